@@ -33,10 +33,6 @@ def track(
     """Yield ``items`` and show the progress on stderr, with ``status()`` about the last item, such as its loss.
 
     ``total``, by default ``len(items) + done``, includes the ``done`` items of an earlier, interrupted run.
-
-    Example:
-        >>> list(track([1, 2], "count"))
-        [1, 2]
     """
     if total is None and isinstance(items, Sized):
         total = len(items) + done

@@ -19,11 +19,7 @@ _REGISTERED: dict[str, dict[str, type]] = {}
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the known word closest to ``word``, and all known words.
-
-    >>> suggest("margn", ["margin", "weight"])
-    "did you mean 'margin'? Available: margin, weight."
-    """
+    """Return the end of an error message: the known word closest to ``word``, and all known words."""
     names = sorted(known)
     by_lower_case = {name.lower(): name for name in names}
     close = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.5)
@@ -89,11 +85,7 @@ def get(package: str, name: str) -> type:
 
 
 def split(ref: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of a reference to a part.
-
-    >>> split({"name": "TripletLoss", "margin": 0.2})
-    ('TripletLoss', {'margin': 0.2})
-    """
+    """Return the name and the arguments of a reference to a part."""
     if isinstance(ref, str):
         return ref, {}
     if isinstance(ref, Mapping) and isinstance(ref.get("name"), str):

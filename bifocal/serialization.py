@@ -13,18 +13,7 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
 def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Write to ``directory`` the arguments that build a network and its weights, of which there may be none.
-
-    Example:
-        >>> from tempfile import mkdtemp
-        >>> import torch
-        >>> directory = Path(mkdtemp())
-        >>> save_network(directory, {"name": "Linear", "dim": 2}, torch.nn.Linear(2, 2).state_dict())
-        >>> load_config(directory)
-        {'dim': 2, 'name': 'Linear'}
-        >>> sorted(load_state(directory))
-        ['bias', 'weight']
-    """
+    """Write to ``directory`` the arguments that build a network and its weights, of which there may be none."""
     directory.mkdir(parents=True, exist_ok=True)
     config_path, weights_path = directory / CONFIG_FILE, directory / WEIGHTS_FILE
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
@@ -62,16 +51,7 @@ def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors and JSON metadata to one safetensors file, completely or not at all.
-
-    Example:
-        >>> from tempfile import mkdtemp
-        >>> import torch
-        >>> path = Path(mkdtemp()) / "weights.safetensors"
-        >>> write_tensors(path, {"weight": torch.ones(2)}, {"epoch": 3})
-        >>> read_tensors(path)
-        ({'weight': tensor([1., 1.])}, {'epoch': 3})
-    """
+    """Write tensors and JSON metadata to one safetensors file, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".new")
     save_file(

@@ -96,11 +96,7 @@ def _paths_of_ref(
 
 
 def replace_values(section: Mapping[str, Any], replacements: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
-    """Return ``section`` with the values at some locations replaced.
-
-    >>> replace_values({"corpus": {"name": "Flickr8k", "root": "a"}}, {("corpus", "root"): "b"})
-    {'corpus': {'name': 'Flickr8k', 'root': 'b'}}
-    """
+    """Return ``section`` with the values at some locations replaced."""
     copy: dict[str, Any] = _copied(section)
     for location, value in replacements.items():
         container: Any = copy
@@ -117,11 +113,7 @@ def _copied(value: Any) -> Any:
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested values with dotted names; the entries of a list of groups by their position.
-
-    >>> flatten({"model": {"name": "TwoBranchModel", "dim": 512}, "phases": [{"epochs": 3}]})
-    {'model.name': 'TwoBranchModel', 'model.dim': 512, 'phases.0.epochs': 3}
-    """
+    """Return nested values with dotted names; the entries of a list of groups by their position."""
     if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):

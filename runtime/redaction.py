@@ -20,14 +20,7 @@ SECRET_NAME = re.compile(
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return ``text`` with ``***`` for credentials: URL user info, ``password=``, headers, secret environment values.
-
-    Example:
-        >>> redact("no answer from postgresql://bifocal:S3cret@db:5432/mlflow", {})
-        'no answer from postgresql://***@db:5432/mlflow'
-        >>> redact("could not connect: host=db password=S3cret", {})
-        'could not connect: host=db password=***'
-    """
+    """Return ``text`` with ``***`` for credentials: in URLs, ``password=``, headers, and values of secret variables."""
     text = USERINFO.sub(f"{HIDDEN}@", text)
     # Longest first: one secret may contain another.
     for secret in sorted(_secrets(os.environ if environment is None else environment), key=len, reverse=True):

@@ -109,15 +109,7 @@ class Component:
         return (f"{self.module}.spec", f"{self.module}.run", *self.code_modules)
 
     def user_paths(self, section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:
-        """Return the user paths of ``section`` that are set, each by its location in the section.
-
-        >>> from typing import Annotated
-        >>> class Demo(Params):
-        ...     corpus: Annotated[ClassRef, FromRegistry("bifocal.datasets.corpora", paths=("root",))]
-        >>> demo = Component(name="demo", summary="", image="cpu", params=Demo, outputs=())
-        >>> demo.user_paths({"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}})
-        {('corpus', 'root'): 'data/flickr8k'}
-        """
+        """Return the user paths of ``section`` that are set, each by its location in the section."""
         return user_paths(self.params, section)
 
 

@@ -14,11 +14,5 @@ def is_main_process() -> bool:
 
 
 def processes_of_one_machine(count: int) -> list[str]:
-    """Return the arguments of Python that start a module in ``count`` processes, before ``-m module``.
-
-    >>> processes_of_one_machine(2)
-    ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2']
-    >>> processes_of_one_machine(1)
-    []
-    """
+    """Return the arguments of Python that start a module in ``count`` processes, before ``-m module``."""
     return [] if count == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]

@@ -31,10 +31,6 @@ def map_by_shape(
     """Call ``function`` on stacks (b, 3, h, w) of images of one shape; return one result per image, in order.
 
     Images are not padded: padding would change the features at the border. ``batch_size`` is the maximum b.
-
-    >>> images = [torch.ones(3, 2, 2), torch.ones(3, 4, 1), torch.zeros(3, 2, 2)]
-    >>> map_by_shape(images, lambda stack: stack.sum(dim=(1, 2, 3)).tolist())
-    [12.0, 12.0, 0.0]
     """
     groups: dict[torch.Size, list[int]] = defaultdict(list)
     for index, image in enumerate(images):

@@ -10,11 +10,7 @@ _fetch: Fetch | None = None
 
 
 def is_address(path: str) -> bool:
-    """Whether ``path`` is an address.
-
-    >>> is_address("s3://bucket/images"), is_address("data/images")
-    (True, False)
-    """
+    """Whether ``path`` is an address."""
     return "://" in path
 
 

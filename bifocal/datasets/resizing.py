@@ -17,21 +17,13 @@ central size x size square. The rest of the image is cut off."""
 
 
 def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
-    """Resize an image to ``size`` pixels, by Pillow's ``interpolation`` ("bicubic").
-
-    >>> resize_image(Image.new("RGB", (80, 40)), 20, "aspect", "bicubic").size
-    (20, 10)
-    """
+    """Resize an image to ``size`` pixels, by Pillow's ``interpolation`` ("bicubic")."""
     resized = resized_size(*image.size, size, resize)
     return image if image.size == resized else image.resize(resized, Image.Resampling[interpolation.upper()])
 
 
 def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[int, int]:
-    """Return the width and height of a resized image, in pixels.
-
-    >>> resized_size(80, 40, 20, "aspect"), resized_size(80, 40, 100, "limit")
-    ((20, 10), (80, 40))
-    """
+    """Return the width and height of a resized image, in pixels."""
     if resize == "square":
         return size, size
     longer = max(width, height)
@@ -41,11 +33,7 @@ def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[in
 
 
 def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Image.Image:
-    """Resize an image so that its shorter side has ``shorter`` pixels, as ``torchvision.transforms.Resize``.
-
-    >>> resize_shorter(Image.new("RGB", (90, 60)), 20, "bicubic").size
-    (30, 20)
-    """
+    """Resize an image so that its shorter side has ``shorter`` pixels, as ``torchvision.transforms.Resize``."""
     size = shorter_size(*image.size, shorter)
     return image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
 
@@ -66,20 +54,12 @@ def resize_square(image: Image.Image, shorter: int, side: int, interpolation: st
 
 
 def shorter_size(width: int, height: int, shorter: int) -> tuple[int, int]:
-    """Return width and height of an image after ``resize_shorter``.
-
-    >>> shorter_size(90, 60, 20)
-    (30, 20)
-    """
+    """Return width and height of an image after ``resize_shorter``."""
     longer = int(shorter * max(width, height) / min(width, height))
     return (shorter, longer) if width <= height else (longer, shorter)
 
 
 def center_box(width: int, height: int, side: int) -> tuple[int, int, int, int]:
-    """Return x0 y0 x1 y1 of the central square, in pixels, as ``torchvision.transforms.CenterCrop``.
-
-    >>> center_box(30, 20, 16)
-    (7, 2, 23, 18)
-    """
+    """Return x0 y0 x1 y1 of the central square, in pixels, as ``torchvision.transforms.CenterCrop``."""
     left, top = round((width - side) / 2), round((height - side) / 2)
     return left, top, left + side, top + side

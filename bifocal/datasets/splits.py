@@ -17,11 +17,7 @@ def check_fractions(corpus: str, val: str | float, test: str | float, name: str,
 
 
 def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
-    """Return every item's split after moving fractions of train to other splits, by the seed and all ids.
-
-    >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)
-    {'a': 'val', 'b': 'train', 'c': 'test'}
-    """
+    """Return every item's split after moving fractions of train to other splits, by the seed and all ids."""
     drawn = dict(splits)
     ids = sorted(item for item, split in splits.items() if split == "train")
     order = np.random.default_rng(seed).permutation(len(ids))
@@ -35,11 +31,7 @@ def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], s
 
 
 def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
-    """Return a split for every item, one per group: groups in random order fill the fractions, the rest is train.
-
-    >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
-    {'a': 'train', 'b': 'train', 'c': 'val', 'd': 'train'}
-    """
+    """Return a split for every item, one per group: groups in random order fill the fractions, the rest is train."""
     members: dict[str, list[str]] = {}
     for item in sorted(groups):
         members.setdefault(groups[item], []).append(item)
@@ -57,11 +49,7 @@ def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed:
 
 
 def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
-    """Return the split of ``counts`` drawn items per split, by the seed and the set of ids.
-
-    >>> draw_counts(["a", "b", "c"], {"train": 1, "val": 1}, seed=0)
-    {'c': 'train', 'a': 'val'}
-    """
+    """Return the split of ``counts`` drawn items per split, by the seed and the set of ids."""
     items = sorted(ids)
     if sum(counts.values()) > len(items):
         numbers = ", ".join(f"{count} for {split}" for split, count in counts.items())

@@ -40,9 +40,6 @@ class Subject:
         seed: of every random draw.
         bank: training captions and images that correct hubness, as they are served with the model; None for no
             correction.
-
-    Raises:
-        ValueError: the model was trained with other features or another vectorizer.
     """
 
     model: Model

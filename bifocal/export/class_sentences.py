@@ -29,13 +29,6 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
 
     This is eq. (2) of Norouzi et al., "Zero-shot learning by convex combination of semantic embeddings", ICLR 2014,
     with all classes. Without subtracting the mean, all images are near one vector.
-
-    Args:
-        head: folder of ``bifocal.export.pointing.export_head``, with a sentence encoder.
-        folder: folder to write, as ``bifocal.serving.encoders.Embedder`` reads it.
-
-    Raises:
-        ValueError: the head has no sentence encoder.
     """
     if not (head / SENTENCES).is_file():
         raise ValueError("a search without training needs a sentence encoder beside the backbone, and there is none")

@@ -5,22 +5,14 @@ from torch import Tensor
 
 
 def cell_boxes(rows: int, columns: int) -> Tensor:
-    """Return the boxes (rows * columns, 4) of the cells of a feature map, row by row.
-
-    >>> cell_boxes(1, 2).tolist()
-    [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
-    """
+    """Return the boxes (rows * columns, 4) of the cells of a feature map, row by row."""
     top, left = torch.meshgrid(torch.arange(rows) / rows, torch.arange(columns) / columns, indexing="ij")
     boxes = torch.stack([left, top, left + 1 / columns, top + 1 / rows], dim=-1)
     return boxes.reshape(-1, 4).clamp(max=1)
 
 
 def mirrored(boxes: Tensor) -> Tensor:
-    """Return the boxes (n, 4) of the same places in the mirrored image.
-
-    >>> mirrored(torch.tensor([[0.0, 0.0, 0.25, 1.0]])).tolist()
-    [[0.75, 0.0, 1.0, 1.0]]
-    """
+    """Return the boxes (n, 4) of the same places in the mirrored image."""
     left, top, right, bottom = boxes.unbind(dim=1)
     return torch.stack([1 - right, top, 1 - left, bottom], dim=1)
 

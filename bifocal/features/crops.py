@@ -35,14 +35,6 @@ def extract_cells(
     """Return each image's (3, H, W) cells, row by row; with ``crop``, cells of its central square.
 
     ``cells`` maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4).
-
-    >>> import torch
-    >>> whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-    >>> def mean(pixels):
-    ...     return pixels.float().mean(dim=(2, 3)).unsqueeze(1), whole
-    >>> (image,) = extract_cells([torch.zeros(3, 8, 16, dtype=torch.uint8)], mean, crop=8)
-    >>> image.boxes.tolist()
-    [[0.25, 0.0, 0.75, 1.0]]
     """
 
     def regions(pixels: Tensor) -> list[ImageRegions]:

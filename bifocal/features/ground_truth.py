@@ -12,11 +12,7 @@ TRAIN = "train"
 
 
 def relative_boxes(boxes: ArrayLike, width: float, height: float) -> NDArray[np.float32]:
-    """Return boxes (n, 4) in pixels as float32 relative to the image's width and height, clipped to [0, 1].
-
-    >>> relative_boxes([[0, 0, 50, 120]], width=100, height=100).tolist()
-    [[0.0, 0.0, 0.5, 1.0]]
-    """
+    """Return boxes (n, 4) in pixels as float32 relative to the image's width and height, clipped to [0, 1]."""
     pixels = np.asarray(boxes, np.float64).reshape(-1, 4)
     relative: NDArray[np.float32] = (pixels / (width, height, width, height)).clip(0, 1).astype(np.float32)
     return relative

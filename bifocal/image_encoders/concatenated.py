@@ -80,11 +80,6 @@ class ConcatenatedImages(ImageEncoder):
 
 
 def join(vectors: Sequence[Tensor]) -> Tensor:
-    """Return unit vectors (..., d) of n models as one unit vector (..., n d).
-
-    Example:
-        >>> join([torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])]) @ join([torch.tensor([1.0, 0.0])] * 2)
-        tensor(0.5000)
-    """
+    """Return unit vectors (..., d) of n models as one unit vector (..., n d)."""
     joined: Tensor = torch.cat(list(vectors), dim=-1) / len(vectors) ** 0.5
     return joined

@@ -11,12 +11,7 @@ def mean_region(features: Tensor, mask: Tensor) -> Tensor:
 
 
 def max_plus_min(features: Tensor, mask: Tensor) -> Tensor:
-    """Return the maximum plus the minimum of each channel (B, D): "Finding beans in burgers", eq. (2).
-
-    Example:
-        >>> max_plus_min(torch.tensor([[[1.0], [-3.0], [9.0]]]), torch.tensor([[True, True, False]]))
-        tensor([[-2.]])
-    """
+    """Return the maximum plus the minimum of each channel (B, D): "Finding beans in burgers", eq. (2)."""
     absent = ~mask.unsqueeze(2)
     highest = features.masked_fill(absent, -torch.inf).amax(dim=1)
     return highest + features.masked_fill(absent, torch.inf).amin(dim=1)

@@ -75,11 +75,6 @@ def smooth(scores: Tensor, centers: Tensor, mask: Tensor, sigma: float) -> Tenso
     """Return the mean of an image's scores, weighted by a Gaussian of the distance from each center.
 
     Scores and mask are (N, R), centers (N, R, 2) relative to the image; a ``sigma`` of 0 returns the scores.
-
-    Example:
-        >>> centers = torch.tensor([[[0.25, 0.5], [0.75, 0.5]]])
-        >>> smooth(torch.tensor([[0.0, 1.0]]), centers, torch.ones(1, 2, dtype=torch.bool), sigma=100.0)
-        tensor([[0.5000, 0.5000]])
     """
     if not sigma:
         return scores

@@ -19,12 +19,6 @@ class SorterRanks(nn.Module):
 
     Else the sorter would learn to return low losses. With ``fine_tune``, it keeps learning to sort the model's scores
     (thesis, section 5.6); its weights are parameters of the loss.
-
-    Example:
-        >>> from bifocal.sorters import BifocalSorter
-        >>> ranks, cost = SorterRanks(BifocalSorter(), fine_tune=0.0)(torch.tensor([0.1, 0.9, 0.5]))
-        >>> ranks.tolist(), cost.item()
-        ([2.0, 0.0, 1.0], 0.0)
     """
 
     def __init__(self, sorter: nn.Module, fine_tune: float) -> None:
@@ -79,9 +73,6 @@ class SorterLoss(nn.Module, ABC):
 
     Shape:
         scores.cross (rows, n), matches (rows, n) -> scalar.
-
-    Raises:
-        ValueError: the shapes differ, or ``fine_tune`` is set for a sorter without weights.
     """
 
     auxiliary: Callable[[], nn.Module]

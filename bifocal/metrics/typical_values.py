@@ -18,11 +18,6 @@ def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: 
     """Return the lower bound, at one-sided level ``alpha``, for the sum of several metrics' mean differences.
 
     ``differences`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S), first minus second.
-
-    Example:
-        >>> gains = torch.tensor([[1.0], [1.0], [1.0], [0.0]])
-        >>> subset_lower_bound(gains, torch.ones(4, 1), alpha=0.25, seed=0)
-        0.5
     """
     if differences.shape != counts.shape or differences.ndim != 2:
         raise ValueError(

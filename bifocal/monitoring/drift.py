@@ -99,12 +99,7 @@ class Finding:
 
 
 def value_text(name: str, value: float) -> str:
-    """Return a value of a test as text.
-
-    Example:
-        >>> value_text("nothing_found", 0.0512), value_text("images", 0.00312)
-        ('5.1 %', '0.0031')
-    """
+    """Return a value of a test as text."""
     return f"{value:.4f}" if name in DISCREPANCIES else f"{100 * value:.1f} %"
 
 

@@ -118,10 +118,5 @@ def other_languages(shares: Mapping[str, float], queries: int, expected: Sequenc
 
 
 def expected_languages(shares: Mapping[str, float]) -> list[str]:
-    """Return the languages of at least 5 % of the queries.
-
-    Example:
-        >>> expected_languages({"en": 0.9, "nl": 0.06, "so": 0.04})
-        ['en', 'nl']
-    """
+    """Return the languages of at least 5 % of the queries."""
     return [name for name, share in shares.items() if share >= FREQUENT]

@@ -29,10 +29,6 @@ def share_rises(reference: Count, sample: Count) -> float:
 
     Fisher, "The design of experiments", 1935, section 21: given the hits of both together, the hits of the sample are
     hypergeometric if the probabilities are equal. The reference is a sample too, so its share has an error of its own.
-
-    Example:
-        >>> round(share_rises(Count(1, 1000), Count(12, 1000)), 4)
-        0.0017
     """
     both = reference.total + sample.total
     return float(hypergeom.sf(sample.hits - 1, both, reference.hits + sample.hits, sample.total))
@@ -44,10 +40,6 @@ def losses_prevail(before: Array, after: Array) -> float:
     McNemar, "Note on the sampling error of the difference between correlated proportions", Psychometrika 1947, with the
     binomial distribution: pairs that did not change say nothing. Outcomes ``before`` and ``after`` belong to the same
     entries (n,).
-
-    Example:
-        >>> losses_prevail(np.array([True, True, True, False]), np.array([False, False, False, False]))
-        0.125
     """
     lost, gained = int((before & ~after).sum()), int((~before & after).sum())
     return float(binom.sf(lost - 1, lost + gained, 0.5)) if lost else 1.0
@@ -59,10 +51,6 @@ def mean_rises(before: Array, after: Array, permutations: int = 999, seed: int =
     Pitman, "Significance tests which may be applied to samples from any populations", 1937: without a change, the
     differences are symmetric, so that all their signs are equally probable. Values ``before`` and ``after`` belong to
     the same entries (n,). The smallest p-value is 1 / (permutations + 1).
-
-    Example:
-        >>> mean_rises(np.zeros(20), np.linspace(0.1, 0.2, 20))
-        0.001
     """
     differences = np.asarray(after, np.float64) - np.asarray(before, np.float64)
     differences = differences[differences != 0]
@@ -79,10 +67,6 @@ def holm_levels(p_values: Mapping[str, float], level: float) -> dict[str, float]
     Holm, "A simple sequentially rejective multiple test procedure", 1979: the smallest p-value is compared with the
     level divided by the number of tests, the next one with the level divided by one less, until one is larger. It has
     the level at which the procedure stopped, and so have the tests after it.
-
-    Example:
-        >>> holm_levels({"a": 0.001, "b": 0.4, "c": 0.02}, 0.03)
-        {'a': 0.01, 'c': 0.015, 'b': 0.015}
     """
     levels: dict[str, float] = {}
     stopped = None

@@ -20,13 +20,7 @@ HELD_OUT_VECTORS = 10_000
 
 
 def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
-    """Mean absolute error of a sorter's ranks for scores (count, n), divided by n, as in thesis table 5.1.
-
-    Example:
-        >>> from bifocal.sorters import BifocalSorter
-        >>> rank_l1(BifocalSorter(), torch.randn(4, 10))
-        0.0
-    """
+    """Mean absolute error of a sorter's ranks for scores (count, n), divided by n, as in thesis table 5.1."""
     error = 0.0
     with torch.no_grad():
         for batch in scores.split(batch_size):

@@ -25,14 +25,7 @@ class Look:
 
 
 def look_level(level: float, planned: int, spent: Iterable[float]) -> float:
-    """Return an equal share of ``level``, the probability of any false promotion; 0 if earlier looks have used it up.
-
-    Example:
-        >>> look_level(0.05, 50, [0.001])
-        0.001
-        >>> look_level(0.05, 2, [0.025, 0.025])
-        0.0
-    """
+    """Return an equal share of ``level``, the probability of any false promotion; 0 if it is used up."""
     share = level / planned
     return share if sum(spent) + share <= level * (1 + 1e-9) else 0.0
 

@@ -17,13 +17,7 @@ BACKBONES = "bifocal.ranking_heads.backbones"
 
 
 def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:
-    """Return a model with random weights and C = ``labels`` scores per image; ``input_dim`` is 3 for pixels.
-
-    Example:
-        >>> model = build_ranking_model({"name": "MLPHead", "hidden": 8}, None, input_dim=4, labels=2)
-        >>> sum(parameter.numel() for parameter in model.parameters())  # 4 * 8 + 8 + 8 * 2 + 2
-        58
-    """
+    """Return a model with random weights and C = ``labels`` scores per image; ``input_dim`` is 3 for pixels."""
     network: RankingBackbone | None = None if backbone is None else build(BACKBONES, backbone, input_dim=input_dim)
     dim = input_dim if network is None else network.dim
     return RankingModel(build("bifocal.ranking_heads", head, input_dim=dim, labels=labels), network)

@@ -153,12 +153,7 @@ def backward_scores(
 
 
 def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:
-    """Return (batches, batch_size) indices in random order; the last batch is completed from the first.
-
-    Example:
-        >>> epoch_batches(5, batch_size=3, seed=0, epoch=0).shape
-        torch.Size([2, 3])
-    """
+    """Return (batches, batch_size) indices in random order; the last batch is completed from the first."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 10_007 + epoch))
     batches = -(-count // batch_size)
     return torch.cat([order, order[: batches * batch_size - count]]).view(batches, batch_size)

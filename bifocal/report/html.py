@@ -33,11 +33,7 @@ def render(page: Page) -> str:
 
 
 def anchor(title: str) -> str:
-    """Return ``title`` as an HTML id.
-
-    >>> anchor("Semantic retrieval")
-    'semantic-retrieval'
-    """
+    """Return ``title`` as an HTML id."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 

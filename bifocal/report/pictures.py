@@ -23,12 +23,7 @@ _POINTS = (
 
 
 def inferno(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the colors (..., 3) in [0, 1] of values (...) in [0, 1]: dark for 0, bright for 1.
-
-    Example:
-        >>> inferno(np.array([0.0, 1.0])).round(2).tolist()
-        [[0.0, 0.0, 0.02], [0.99, 1.0, 0.64]]
-    """
+    """Return the colors (..., 3) in [0, 1] of values (...) in [0, 1]: dark for 0, bright for 1."""
     colors = np.frombuffer(bytes.fromhex(_POINTS), dtype=np.uint8).reshape(-1, 3) / 255
     positions = np.linspace(0, 1, len(colors))
     return np.stack([np.interp(values, positions, channel) for channel in colors.T], axis=-1)

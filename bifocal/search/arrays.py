@@ -11,12 +11,6 @@ def save_array(file: Path, array: NDArray[Any]) -> None:
     """Write ``array`` to ``file`` in the format of ``numpy.save``.
 
     ``numpy.save`` reports a full disk as "1024 requested and 992 written", without its reason.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_array(Path(folder) / "a.npy", np.arange(3))
-    ...     np.load(Path(folder) / "a.npy")
-    array([0, 1, 2])
     """
     with file.open("wb") as opened:
         np.save(_Writer(opened), array)

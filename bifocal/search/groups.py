@@ -21,11 +21,7 @@ def group_column(items: pa.Table, group: str) -> pa.ChunkedArray:
 
 
 def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:
-    """Return the positions of the first ``each`` results of each value; no value is a value too.
-
-    >>> limit_groups(["x", "x", None, "y", "x"], each=1)
-    [0, 2, 3]
-    """
+    """Return the positions of the first ``each`` results of each value; no value is a value too."""
     seen: Counter[Hashable] = Counter()
     kept = []
     for position, value in enumerate(values):

@@ -10,11 +10,7 @@ SIDE = 96
 
 
 def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
-    """Return the highest value's position as fractions of the width and height; ties: nearest their center.
-
-    >>> peak(np.array([[0, 0], [0, 1]]))
-    (0.75, 0.75)
-    """
+    """Return the highest value's position as fractions of the width and height; ties: nearest their center."""
     rows, columns = np.nonzero(heatmap == heatmap.max())
     nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
     return (float(columns[nearest]) + 0.5) / heatmap.shape[1], (float(rows[nearest]) + 0.5) / heatmap.shape[0]

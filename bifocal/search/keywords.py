@@ -18,12 +18,7 @@ FUSED = 1001
 
 
 class Keywords:
-    """BM25 over captions and metadata texts of N items, ignoring case (Robertson and Zaragoza, 2009; package bm25s).
-
-    >>> items = pa.table({"item_id": ["1", "2"], "meta.city": ["Rome", "Oslo harbor"]})
-    >>> Keywords(items).search("the HARBOR of Oslo", 5).tolist()
-    [1]
-    """
+    """BM25 over captions and metadata texts of N items, ignoring case (Robertson and Zaragoza, 2009; package bm25s)."""
 
     def __init__(self, items: pa.Table) -> None:
         try:
@@ -49,11 +44,7 @@ class Keywords:
 
 
 def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:
-    """Return the sum of 1 / (60 + rank) of each row, best first, ties by row (Cormack et al., SIGIR 2009).
-
-    >>> {row: round(score, 4) for row, score in fuse([[4, 7], [7, 9]]).items()}
-    {7: 0.0325, 4: 0.0164, 9: 0.0161}
-    """
+    """Return the sum of 1 / (60 + rank) of each row, best first, ties by row (Cormack et al., SIGIR 2009)."""
     sums: dict[int, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking, start=1):

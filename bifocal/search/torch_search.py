@@ -118,11 +118,7 @@ class GroundingSearch:
         return cls(model, vectorizer, image_ids, torch.cat(cells))
 
     def __call__(self, sentence: str, k: int = 10, *, explain: Explain | None = None) -> Results[SearchHit]:
-        """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep the collection's order.
-
-        Args:
-            explain: computes the ``explanation`` of each result, from its id and the sentence's vector (d,).
-        """
+        """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep their order."""
         self.model.eval()
         device = self.model.device
         with torch.inference_mode():

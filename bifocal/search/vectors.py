@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 
 
 class Vectors:
-    """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has place -1 and zeros.
-
-    >>> view = Vectors([np.eye(2, dtype=np.float16)], np.array([0, -1, 0]), np.array([1, -1, 0]), dimension=2)
-    >>> view[[0, 1]].tolist()
-    [[0.0, 1.0], [0.0, 0.0]]
-    """
+    """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has place -1 and zeros."""
 
     def __init__(
         self, shards: Sequence[NDArray[np.float16]], shard: NDArray[Any], row: NDArray[Any], dimension: int

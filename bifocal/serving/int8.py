@@ -11,11 +11,7 @@ FLOAT = onnx.TensorProto.FLOAT
 
 
 def quantize_rows(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return int8 weights and the scale of each first index: scale x int8 is near the weights.
-
-    >>> quantize_rows(np.array([[0.5, -1.27]], dtype=np.float32))[0].tolist()
-    [[50, -127]]
-    """
+    """Return int8 weights and the scale of each first index: scale x int8 is near the weights."""
     largest = np.abs(weights).reshape(len(weights), -1).max(axis=1)
     scales = (np.where(largest > 0, largest, 1.0) / 127).astype(np.float32)
     rounded = np.round(weights / scales.reshape(-1, *[1] * (weights.ndim - 1)))

@@ -103,9 +103,5 @@ class Limits:
 
 
 def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:
-    """Yield ``rows`` in parts of at most ``size``.
-
-    >>> list(chunks([1, 2, 3], 2))
-    [[1, 2], [3]]
-    """
+    """Yield ``rows`` in parts of at most ``size``."""
     return (rows[start : start + size] for start in range(0, len(rows), size))

@@ -31,11 +31,7 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
 
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
-    """Return ``OMP_NUM_THREADS``, which Spark sets and onnxruntime does not read, or 0 for one thread per core.
-
-    >>> default_threads({"OMP_NUM_THREADS": "1"}), default_threads({})
-    (1, 0)
-    """
+    """Return ``OMP_NUM_THREADS``, which Spark sets and onnxruntime does not read, or 0 for one thread per core."""
     value = environment.get("OMP_NUM_THREADS", "")
     return int(value) if value.isdecimal() else 0
 

@@ -62,12 +62,7 @@ def _shared_ranks(ordered: Tensor, indices: Tensor) -> Tensor:
 
 
 def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores (rows, n) of every row in ascending order, and their indices in the row.
-
-    Example:
-        >>> sort_rows(torch.tensor([[0.3, 0.1, 0.2]]))
-        (tensor([[0.1000, 0.2000, 0.3000]]), tensor([[1, 2, 0]]))
-    """
+    """Return the scores (rows, n) of every row in ascending order, and their indices in the row."""
     if scores.device.type != "cpu" or scores.dtype != torch.float32:
         ordered, order = scores.sort(dim=-1)
         return ordered, order

@@ -10,10 +10,6 @@ def synthetic_scores(count: int, length: int, generator: Generator) -> Tensor:
     """Draw vectors (count, length), each from one of the four distributions of thesis 5.3.1 with equal probability.
 
     Uniform over [-1, 1]; standard normal; evenly spaced in random order; a mixture of these in random proportions.
-
-    Example:
-        >>> synthetic_scores(2, 5, Generator().manual_seed(0)).shape
-        torch.Size([2, 5])
     """
     uniform = torch.rand(count, length, generator=generator) * 2 - 1
     normal = torch.randn(count, length, generator=generator)

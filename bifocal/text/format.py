@@ -61,11 +61,7 @@ class EncodedCaptions:
 
 
 def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> TextBatch:
-    """Return encoded captions as one batch, padded to the longest caption.
-
-    >>> collate(TextFormat("tokens", dim=4), [np.array([2, 3, 4]), np.array([5])], None).values.tolist()
-    [[2, 3, 4], [5, 0, 0]]
-    """
+    """Return encoded captions as one batch, padded to the longest caption."""
     if text_format.name in ("tokens", "subwords"):
         return _pad_tokens(values)
     if text_format.name == "contextual":
@@ -80,11 +76,7 @@ def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[
 
 
 def sparse_rows(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> csr_matrix:
-    """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K).
-
-    >>> sparse_rows(TextFormat("sparse", dim=4), [np.array([0.6, 0.8])], [np.array([1, 3])]).toarray()
-    array([[0. , 0.6, 0. , 0.8]])
-    """
+    """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K)."""
     if text_format.name not in ("vectors", "sparse"):
         raise ValueError(f"{text_format.name} have no single vector per caption: vectorize with TFIDF")
     if indices is None:

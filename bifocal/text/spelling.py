@@ -12,23 +12,14 @@ Array = NDArray[np.int64]
 
 
 def spell(token: str | int, length: int) -> list[int]:
-    """Return the symbols of a word, or of a sentence boundary, truncated and padded to ``length``.
-
-    >>> spell("ab", 6)
-    [258, 97, 98, 259, 260, 260]
-    """
+    """Return the symbols of a word, or of a sentence boundary, truncated and padded to ``length``."""
     letters = [token] if isinstance(token, int) else list(token.encode()[: length - 2])
     symbols = [BEGIN_WORD, *letters, END_WORD]
     return symbols + [PADDING] * (length - len(symbols))
 
 
 def spell_sentences(sentences: Sequence[Sequence[str]], length: int) -> tuple[Array, Array, Array]:
-    """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,), with boundaries.
-
-    >>> symbols, words, lengths = spell_sentences([["a", "dog", "a"], []], 5)
-    >>> words.T.tolist(), lengths.tolist()
-    ([[0, 1, 2, 1, 3], [0, 3, 0, 0, 0]], [5, 2])
-    """
+    """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,), with boundaries."""
     marked: list[list[str | int]] = [[BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences]
     rows = {word: row for row, word in enumerate(dict.fromkeys(word for line in marked for word in line))}
     lengths = np.array([len(line) for line in marked], dtype=np.int64)

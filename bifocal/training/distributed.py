@@ -21,13 +21,7 @@ TIMEOUT = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together; only rank 0, the main process, writes files and log lines.
-
-    Example:
-        >>> world = World.current()
-        >>> world.is_main, world.size
-        (True, 1)
-    """
+    """The processes that train together; only rank 0, the main process, writes files and log lines."""
 
     rank: int = 0
     size: int = 1

@@ -105,13 +105,7 @@ def fit(
 
 
 def learned_values(loss: nn.Module) -> dict[str, float]:
-    """Return the values that a loss learns, such as its temperature, as ``loss.temperature``.
-
-    Example:
-        >>> from bifocal.losses import InfoNCELoss
-        >>> learned_values(InfoNCELoss(temperature=1.0, learn_temperature=True))
-        {'loss.temperature': 1.0}
-    """
+    """Return the values that a loss learns, such as its temperature, as ``loss.temperature``."""
     return {
         f"loss.{name}.{value}" if name else f"loss.{value}": number
         for name, module in loss.named_modules()

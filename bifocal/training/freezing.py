@@ -27,12 +27,6 @@ def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -
 
     The most specific name wins. A frozen module does not change at all: its parameters get no gradient, and its buffers
     (the statistics of batch norm) stay in evaluation mode. Other modules keep their ``requires_grad``.
-
-    Example:
-        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-        >>> apply_freezing(model, {"0": 1}, epoch=0)
-        >>> [parameter.requires_grad for parameter in model.parameters()]
-        [False, False, True, True]
     """
     model.train()
     for name, parameter in model.named_parameters():

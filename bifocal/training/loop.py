@@ -88,27 +88,6 @@ def run_epochs(
     ``learning_rate`` is multiplied by ``schedule(epoch, epochs)`` before every step, and by the "factor" of a parameter
     group. ``checkpoint_every_seconds`` is the least time between two checkpoints inside an epoch. A row has epoch (from
     1), loss (mean over the steps), learning_rate (of the last step), and the metrics of ``task.validate``.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from tempfile import mkdtemp
-        >>> class Doubling(TrainingTask[Tensor]):
-        ...     def __init__(self) -> None:
-        ...         self.model = nn.Linear(1, 1)
-        ...     def batches(self, epoch, first_step):
-        ...         return 20, torch.randn(20, 8, 1)[first_step:]
-        ...     def start_epoch(self, epoch):
-        ...         self.model.train()
-        ...     def backward(self, batch, epoch, step):
-        ...         loss = (self.model(batch) - 2 * batch).square().mean()
-        ...         loss.backward()
-        ...         return loss.detach()
-        >>> task = Doubling()
-        >>> optimizer = torch.optim.SGD(task.model.parameters(), lr=0.1)
-        >>> state = RunState(Path(mkdtemp()), {"model": task.model}, optimizer)
-        >>> history = run_epochs(task, state, epochs=3, learning_rate=0.1)
-        >>> history[2]["loss"] < history[0]["loss"]
-        True
     """
     world = state.world
     parameters = [parameter for group in state.optimizer.param_groups for parameter in group["params"]]

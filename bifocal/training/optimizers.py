@@ -13,24 +13,13 @@ from bifocal.training.freezing import check_module_names, most_specific_rule
 def build_optimizer(
     optimizer: Any, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]], learning_rate: float
 ) -> Optimizer:
-    """Build an optimizer of ``torch.optim`` for parameters, or for groups of them.
-
-    Example:
-        >>> build_optimizer({"name": "SGD", "momentum": 0.9}, nn.Linear(2, 2).parameters(), 0.1).defaults["momentum"]
-        0.9
-    """
+    """Build an optimizer of ``torch.optim`` for parameters, or for groups of them."""
     built: Optimizer = registry.build("torch.optim", optimizer, params=list(parameters), lr=learning_rate)
     return built
 
 
 def parameter_groups(model: nn.Module, factors: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the parameters of ``model``, also frozen ones, in groups of one factor; the most specific name wins.
-
-    Example:
-        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-        >>> [(len(group["params"]), group["factor"]) for group in parameter_groups(model, {"0": 0.1})]
-        [(2, 0.1), (2, 1.0)]
-    """
+    """Return the parameters of ``model``, also frozen ones, in groups of one factor; the most specific name wins."""
     check_module_names(model, factors, "learning_rate_factors")
     groups: dict[float, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
@@ -44,12 +33,6 @@ def limit_weight_decay(groups: Iterable[dict[str, Any]], optimizer: Any) -> list
 
     He et al., "Bag of tricks for image classification", CVPR 2019, section 3.1, "no bias decay"; a temperature that
     decays would be pulled to 1.
-
-    Example:
-        >>> model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
-        >>> groups = limit_weight_decay(parameter_groups(model, {}), {"name": "AdamW", "weight_decay": 0.1})
-        >>> [(len(group["params"]), group.get("weight_decay")) for group in groups]
-        [(1, None), (3, 0.0)]
     """
     if not registry.all_arguments("torch.optim", optimizer).get("weight_decay"):
         return list(groups)

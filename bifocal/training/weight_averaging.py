@@ -12,13 +12,6 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
 
     w' <- d w' + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at step t: the random initial weights are forgotten
     whatever the decay, in [0, 1). Buffers (statistics of batch norm) are copied, not averaged.
-
-    Example:
-        >>> model = nn.Linear(1, 1)
-        >>> ema = average_weights(model, decay=0.9)
-        >>> ema.update_parameters(model)
-        >>> bool((ema.module.weight == model.weight).all())
-        True
     """
 
     def update(averages: Sequence[Tensor], weights: Sequence[Tensor], steps: Tensor | int) -> None:

@@ -16,11 +16,7 @@ DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def check_cron(expression: str) -> str:
-    """Return ``expression`` if it is valid; raise ``ValueError`` with the wrong field.
-
-    >>> check_cron("0 30 3 * * mon-fri")
-    '0 30 3 * * mon-fri'
-    """
+    """Return ``expression`` if it is valid; raise ``ValueError`` with the wrong field."""
     parts = expression.split()
     if len(parts) != len(FIELDS):
         names = " ".join(name for name, *_ in FIELDS)

@@ -72,12 +72,7 @@ class Processes:
 
 
 def estimate(amounts: Sequence[float], values: Sequence[float], amount: float) -> Estimate:
-    """Return the line through the measurements at ``amount``; neither its start nor its slope is negative.
-
-    Example:
-        >>> estimate([1, 2, 3], [10, 12, 14], 10)
-        Estimate(value=28.0, error=0.0)
-    """
+    """Return the line through the measurements at ``amount``; neither its start nor its slope is negative."""
     x, y = np.asarray(amounts, float), np.asarray(values, float)
     spread = ((x - x.mean()) ** 2).sum()
     slope = max(0.0, float(((x - x.mean()) * y).sum() / spread)) if spread else 0.0

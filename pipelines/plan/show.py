@@ -51,22 +51,12 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def size(value: float) -> str:
-    """Return bytes as text.
-
-    Example:
-        >>> size(1.25e9), size(3e6)
-        ('1.2 GB', '3 MB')
-    """
+    """Return bytes as text."""
     return f"{value / GB:.1f} GB" if value >= GB / 10 else f"{value / 1e6:.0f} MB"
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text.
-
-    Example:
-        >>> duration(42.4), duration(600), duration(7200)
-        ('42 s', '10.0 min', '2.0 h')
-    """
+    """Return seconds as text."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -125,12 +125,7 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
 
 
 def local_path(uri: str) -> Path:
-    """Path of an artifact below the mounts of Kubeflow's launcher.
-
-    Example:
-        >>> local_path("minio://mlpipeline/v2/artifacts/dataset").as_posix()
-        '/minio/mlpipeline/v2/artifacts/dataset'
-    """
+    """Path of an artifact below the mounts of Kubeflow's launcher."""
     for scheme, mount in MOUNTS.items():
         if uri.startswith(scheme):
             return Path(mount + uri.removeprefix(scheme))

@@ -76,13 +76,6 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
 
 
 def kfp_run_page(run_id: str) -> str:
-    """Return the address of a run's page; "" unless ``BIFOCAL_KFP_UI`` holds the address of the interface.
-
-    Example:
-        >>> os.environ["BIFOCAL_KFP_UI"] = "https://kubeflow.example/_/pipeline/"
-        >>> kfp_run_page("c0de")
-        'https://kubeflow.example/_/pipeline/#/runs/details/c0de'
-        >>> del os.environ["BIFOCAL_KFP_UI"]
-    """
+    """Return the address of a run's page; "" unless ``BIFOCAL_KFP_UI`` holds the address of the interface."""
     address = os.environ.get(PAGES, "").rstrip("/")
     return f"{address}/#/runs/details/{quote(run_id)}" if address else ""

@@ -9,12 +9,7 @@ SCHEME = "s3://"
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
-    """Return bucket and key.
-
-    Example:
-        >>> parse_s3_uri("s3://bucket/runs/1/")
-        ('bucket', 'runs/1')
-    """
+    """Return bucket and key."""
     bucket, _, key = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not bucket or not key.strip("/"):
         raise StorageError(f"{uri!r}: expected s3://bucket/key")

@@ -18,12 +18,7 @@ Pooling = Literal["network", "class_and_mean"]
 
 
 class TimmBackbone:
-    """A frozen timm model with random weights; without its classifier, unless ``with_classifier``.
-
-    >>> backbone = TimmBackbone(BackboneConfig("resnet10t", size=64))
-    >>> backbone.feature_map(torch.zeros(2, 3, 64, 64, dtype=torch.uint8), stage=3).shape
-    torch.Size([2, 256, 4, 4])
-    """
+    """A frozen timm model with random weights; without its classifier, unless ``with_classifier``."""
 
     def __init__(self, config: BackboneConfig, with_classifier: bool = False) -> None:
         import timm  # imported here: it takes seconds, and a process that only reads a store does not need it

@@ -13,12 +13,7 @@ from bifocal.backbones.timm.config import BackboneConfig
 
 
 class FrozenLayers(nn.Module):
-    """Layer outputs (B, C, h, w) of a frozen timm model, by name, for square images with ``size`` pixels.
-
-    >>> backbone = FrozenLayers("resnet10t", ["layer3", "layer4"], size=64)
-    >>> [tuple(maps.shape) for maps in backbone(torch.zeros(2, 3, 64, 64))]
-    [(2, 256, 4, 4), (2, 512, 2, 2)]
-    """
+    """Layer outputs (B, C, h, w) of a frozen timm model, by name, for square images with ``size`` pixels."""
 
     def __init__(
         self, name: str, layers: Sequence[str], size: int, model_arguments: dict[str, Any] | None = None

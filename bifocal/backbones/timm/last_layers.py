@@ -10,16 +10,6 @@ class LastLayers(nn.Module):
     """The layers of a timm model from the output of ``after`` to ``forward_features``, with frozen batch norm.
 
     Called with maps of ``after``, it returns the outputs of the layers ``also``, then that of ``forward_features``.
-
-    Example:
-        >>> import timm, torch
-        >>> network = timm.create_model("resnet10t", num_classes=0).eval()
-        >>> image = torch.rand(1, 3, 64, 64)
-        >>> maps = network.layer3(network.layer2(network.layer1(network.maxpool(network.act1(network.bn1(
-        ...     network.conv1(image)))))))
-        >>> (last,) = LastLayers(network, "layer3")(maps)
-        >>> bool(torch.equal(last, network.forward_features(image)))
-        True
     """
 
     def __init__(self, network: nn.Module, after: str, also: Sequence[str] = ()) -> None:

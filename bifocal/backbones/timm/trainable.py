@@ -26,10 +26,6 @@ class PixelBackbone(nn.Module):
 
     Pixels (B, 3, H, W), bytes or floats from 0 to 255, become maps (B, C, h, w); H and W are free if the model is fully
     convolutional.
-
-    >>> backbone = PixelBackbone("resnet10t")
-    >>> backbone(torch.zeros(2, 3, 96, 64)).shape
-    torch.Size([2, 512, 3, 2])
     """
 
     mean: Tensor

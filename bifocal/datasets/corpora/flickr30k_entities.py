@@ -60,20 +60,12 @@ class Flickr30kEntities:
 
 
 def plain_sentence(line: str) -> str:
-    """Return a line of a ``Sentences`` file without its marks.
-
-    >>> plain_sentence("[/EN#1/people/clothing A man] in [/EN#2/clothing red] .")
-    'A man in red .'
-    """
+    """Return a line of a ``Sentences`` file without its marks."""
     return _PHRASE.sub(lambda match: match["phrase"], line).strip()
 
 
 def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
-    """Return coreference chain, types and phrase of every mark in a line of a ``Sentences`` file.
-
-    >>> list(marked_phrases("[/EN#1/people/clothing A man] in [/EN#2/clothing red] ."))
-    [('1', 'people/clothing', 'A man'), ('2', 'clothing', 'red')]
-    """
+    """Return coreference chain, types and phrase of every mark in a line of a ``Sentences`` file."""
     return ((match["chain"], match["types"][1:], match["phrase"]) for match in _PHRASE.finditer(line))
 
 

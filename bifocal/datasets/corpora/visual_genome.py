@@ -149,11 +149,7 @@ class VisualGenome:
 
 
 def clean(phrase: str) -> str:
-    """Return a description in lower case, without accents, signs and punctuation.
-
-    >>> clean("A man's café, 3\N{DEGREE SIGN} — red!")
-    'a mans cafe 3 degree  red'
-    """
+    """Return a description in lower case, without accents, signs and punctuation."""
     plain = unicodedata.normalize("NFKD", phrase.translate(_SIGNS))
     return _NOISE.sub("", plain.lower()).strip()
 

@@ -28,12 +28,7 @@ class CaptionColumns:
 
 
 def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], table: str) -> CaptionColumns:
-    """Return the column of each role: the ``given`` one, or the column that is recognized by its name.
-
-    >>> columns = choose_columns(["file_name", "text", "city"], {}, "metadata.csv")
-    >>> columns.image, columns.caption, columns.others
-    ('file_name', 'text', ('city',))
-    """
+    """Return the column of each role: the ``given`` one, or the column that is recognized by its name."""
     chosen: dict[str, str | None] = {}
     for role, names in KNOWN.items():
         name = given.get(role)
@@ -64,11 +59,7 @@ def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], tabl
 
 
 def recognize(columns: Sequence[str], role: str) -> str | None:
-    """Return the column of a role, None if there is none.
-
-    >>> recognize(["File Name", "city"], "image"), recognize(["File Name", "city"], "caption")
-    ('File Name', None)
-    """
+    """Return the column of a role, None if there is none."""
     return _recognize(columns, KNOWN[role], taken=set())
 
 

@@ -17,13 +17,7 @@ _OFFSET, _BITS, _SIGN, _CONTINUES = 48, 5, 0x10, 0x20
 
 
 def union_mask(segmentations: Sequence[Segmentation], width: int, height: int) -> str | None:
-    """Encode the pixels that at least one of COCO's segmentations covers; None if one is empty or none is given.
-
-    >>> union_mask([[[0, 0, 2, 0, 2, 1, 0, 1]]], width=3, height=2)
-    '01102'
-    >>> decode_mask('01102', width=3, height=2).astype(int).tolist()
-    [[1, 1, 0], [0, 0, 0]]
-    """
+    """Encode the pixels that at least one of COCO's segmentations covers; None if one is empty or none is given."""
     if not segmentations or not all(segmentations):
         return None
     union = np.zeros((height, width), dtype=bool)

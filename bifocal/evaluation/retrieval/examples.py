@@ -79,13 +79,7 @@ def top_answers(scores: Tensor, rows: Tensor, count: int = ANSWERS) -> list[tupl
 
 
 def one_per_image(order: Tensor, images: Tensor, count: int) -> list[int]:
-    """Return the first ``count`` queries of ``order`` that belong to different images.
-
-    Example:
-        >>> import torch
-        >>> one_per_image(torch.tensor([2, 0, 1]), torch.tensor([7, 8, 7]), count=2)
-        [2, 1]
-    """
+    """Return the first ``count`` queries of ``order`` that belong to different images."""
     chosen: dict[int, int] = {}
     for query in order.tolist():
         chosen.setdefault(int(images[query]), query)

@@ -17,13 +17,6 @@ def export_head(
     """Write the pointing head of a backbone to ``folder``, and compare its graphs with torch.
 
     Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps them.
-
-    Args:
-        description: "backbone", "model_arguments" and "preprocessing", as the backbone's ``describe`` returns them.
-        weights: safetensors file of the backbone: with its classifier, or with both towers.
-
-    Raises:
-        ValueError: the backbone does not fit the head.
     """
     if isinstance(head, ContrastiveHead):
         return export_contrastive_head(description, weights, head, folder, seed)

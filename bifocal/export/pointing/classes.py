@@ -58,13 +58,6 @@ def export_class_head(
     """Write the pointing head of a backbone to ``folder``, and compare its graph with torch.
 
     Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps them.
-
-    Args:
-        description: "backbone", "model_arguments" and "preprocessing", as ``TimmBackbone.describe`` returns them.
-        weights: safetensors file of the backbone with its classifier.
-
-    Raises:
-        ValueError: the classifier is not a linear layer on the mean of the last map, or has other classes.
     """
     classes = head.class_texts()
     module = load_class_logits(description, weights, head)

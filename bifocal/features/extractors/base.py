@@ -23,9 +23,6 @@ class TimmExtractor:
         std: standard deviation of each channel, as ``mean``.
         model_arguments: further keyword arguments of ``timm.create_model``.
         with_classifier: keep the classifier of the model.
-
-    Raises:
-        ValueError: timm has no such model, or the model takes images of another size.
     """
 
     keeps_weights = False

@@ -12,9 +12,6 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
 
     Tolias, Sicre, Jegou, ICLR 2016, section 3.2, with the rounding of their code: at scale l, l regions of side
     2 min(h, w) / (l + 1) lie along the shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %.
-
-    >>> grid_regions(2, 2, scales=2)
-    [(0, 0, 2), (0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 1, 1)]
     """
     short, extra = min(height, width), 0
     if height != width:
@@ -44,10 +41,6 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
     """Return ``region_maxima`` in a graph of any image size: maps (B, C, h, w) -> maxima (B, n, C), present (n,).
 
     The output has room for the regions of every map size; absent regions are minus infinity.
-
-    >>> maxima, present = region_maxima_of_any_size(torch.rand(1, 8, 18, 12), scales=2)
-    >>> maxima.shape, int(present.sum())
-    (torch.Size([1, 113, 8]), 8)
     """
     rows, columns = torch.arange(maps.shape[2], device=maps.device), torch.arange(maps.shape[3], device=maps.device)
     height, width = rows.max() + 1, columns.max() + 1

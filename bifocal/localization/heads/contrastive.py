@@ -31,9 +31,6 @@ class ContrastiveHead(CheckedByConstruction, ABC):
             interpolate the positions.
         sigma: standard deviation of the Gaussian that smooths a map, in cells.
         center: weight of the prior of the center, in standard deviations at the middle of an edge.
-
-    Raises:
-        ValueError: a value is out of range.
     """
 
     size: int | None = None

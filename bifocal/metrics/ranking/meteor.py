@@ -51,10 +51,6 @@ def meteor(hypothesis: MeteorSentence, reference: MeteorSentence) -> float:
     """Return METEOR, in [0, 1], by word forms and Snowball stems, without synonyms and paraphrases.
 
     Denkowski and Lavie, "Meteor Universal", WMT 2014, section 3, with the parameters for English.
-
-    Example:
-        >>> round(meteor(meteor_sentence("a red dog"), meteor_sentence("the dogs")), 3)
-        0.162
     """
     matches, chunks = align(hypothesis, reference)
     if not matches:

@@ -21,14 +21,7 @@ def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
 
 
 def sum_by_image(captions: csr_matrix, image_of_caption: NDArray[np.int64], images: int) -> csr_matrix:
-    """Return the unit sums (N, K) of the caption vectors (M, K) of each image.
-
-    Example:
-        >>> captions = csr_matrix([[3.0, 0.0], [0.0, 4.0], [0.0, 2.0]])
-        >>> sum_by_image(captions, np.array([0, 0, 1]), images=2).toarray()
-        array([[0.6, 0.8],
-               [0. , 1. ]])
-    """
+    """Return the unit sums (N, K) of the caption vectors (M, K) of each image."""
     ones = np.ones(len(image_of_caption), dtype=captions.dtype)
     members = csr_matrix((ones, (image_of_caption, np.arange(len(ones)))), (images, len(ones)))
     sums = csr_matrix(members @ captions)

@@ -22,12 +22,6 @@ class Level:
 
     Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The score is the cosine
     plus the item's hubness bias. The margin is the score minus the mean score of the results 2 to 10 of the query.
-
-    >>> level = Level(0.0, 2.0, 0.0, 0.5, 0.0, 0.0, 1.0, 100)
-    >>> level.probabilities(np.array([[0.5, 0.0]])).round(2).tolist()
-    [[0.73, 0.5]]
-    >>> level.reached(np.array([[0.5, 0.0], [-0.1, -0.2]])).tolist()
-    [True, False]
     """
 
     intercept: float

@@ -20,11 +20,6 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
     """Return the rows of the items that each sentence describes: its own item, and items with a caption at least as
     similar (cosine of tf-idf vectors) as the median caption is to the closest one of its own item. Tf-idf agrees best
     with people: Gordo and Larlus, CVPR 2017, table 1.
-
-    >>> texts = [["a dog runs", "the dog runs fast"], ["a dog runs fast"], ["the sea", "waves of the sea"]]
-    >>> items = pa.table({"item_id": ["1", "2", "3"], "captions": texts})
-    >>> [rows.tolist() for rows in relevant_rows(items, ["a running dog runs fast", "the sea"], [1, 2])]
-    [[0, 1], [2]]
     """
     return list(_rows(items, sentences, own, None))
 
@@ -32,10 +27,6 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
 def near_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int]) -> Iterator[NDArray[np.int64]]:
     """Yield the rows of the items that come near each sentence: its own item, and items with a caption whose cosine
     of tf-idf vectors is at least ``NEAR``. Without them, the sentence names something that the collection lacks.
-
-    >>> items = pa.table({"item_id": ["1", "2", "3"], "captions": [["a dog runs"], ["a dog sleeps"], ["the sea"]]})
-    >>> [rows.tolist() for rows in near_rows(items, ["a running dog"], [0])]
-    [[0, 1]]
     """
     return _rows(items, sentences, own, NEAR)
 

@@ -102,9 +102,6 @@ def fit_level(scores: Array, relevant: Array, own: Array) -> Level | None:
 def allowed_share(items: int) -> float:
     """Return the largest share of false positives among held-out queries whose upper bound (Clopper and Pearson, 1934)
     is ``FALSE_POSITIVES``.
-
-    >>> allowed_share(58), allowed_share(1000)
-    (0.0, 0.038)
     """
     from scipy.stats import binom
 
@@ -149,11 +146,7 @@ def results_without(
 
 
 def calibration_error(probabilities: Array, relevant: Array) -> float:
-    """Return the expected calibration error in ten bins of equal width (Guo et al., ICML 2017, eq. (3)).
-
-    >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)
-    0.15
-    """
+    """Return the expected calibration error in ten bins of equal width (Guo et al., ICML 2017, eq. (3))."""
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     gaps = [abs((probabilities - relevant)[bins == bin_].sum()) for bin_ in range(BINS)]
     return float(sum(gaps) / len(probabilities))

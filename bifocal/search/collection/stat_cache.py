@@ -39,11 +39,7 @@ def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
 
 
 def same_states(former: NDArray[np.int64], states: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for states (n, 4) of two runs which files (n,) are unchanged.
-
-    >>> same_states(np.array([[9, 1, 1, 5], [0, 0, 0, 0]]), np.array([[9, 1, 1, 5], [0, 0, 0, 0]])).tolist()
-    [True, False]
-    """
+    """Return for states (n, 4) of two runs which files (n,) are unchanged."""
     same: NDArray[np.bool_] = (former == states).all(axis=1) & (states != 0).any(axis=1)
     return same
 

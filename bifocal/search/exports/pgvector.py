@@ -45,11 +45,7 @@ def write(collection: Collection, directory: Path) -> None:
 
 
 def table_name(model: str) -> str:
-    """Return the name of a model as an SQL identifier.
-
-    >>> table_name("Bifocal-2 (new)")
-    'bifocal_2_new'
-    """
+    """Return the name of a model as an SQL identifier."""
     plain = re.sub(r"\W+", "_", model.lower(), flags=re.ASCII).strip("_") or "items"
     return f"t_{plain}" if plain[0].isdigit() else plain
 

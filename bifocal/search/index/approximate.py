@@ -21,12 +21,6 @@ SQ8_OVERHEAD = 8
 def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: float) -> str | None:
     """Return the ``index_factory`` string for N vectors of dimension d; None for exact search, if its vectors fit into
     the memory and a query into the latency.
-
-    >>> choose_factory(5_000, 512, memory_mb=1000, latency_ms=20)
-    >>> choose_factory(1_000_000, 256, memory_mb=1000, latency_ms=20)
-    'IVF4000,SQ8'
-    >>> choose_factory(5_000_000, 256, memory_mb=1000, latency_ms=20)
-    'IVF8944,PQ128'
     """
     if 2 * count * dimension <= 1e6 * memory_mb and count * dimension <= NUMBERS_PER_MS * latency_ms:
         return None

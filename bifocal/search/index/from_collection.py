@@ -45,13 +45,7 @@ class HeldOutCaptions:
 
     @classmethod
     def sample(cls, captions: "pd.DataFrame", count: int, max_words: int, seed: int) -> "HeldOutCaptions":
-        """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short.
-
-        >>> import pandas as pd
-        >>> table = pd.DataFrame({"image_id": ["1", "2"], "text": ["the sea", "a star is above a ring on grass"]})
-        >>> HeldOutCaptions.sample(table, 10, max_words=4, seed=0).texts
-        ['the sea']
-        """
+        """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short."""
         short = captions[[len(str(text).split()) <= max_words for text in captions["text"]]]
         kept = short if len(short) else captions
         sampled = kept.sample(min(count, len(kept)), random_state=seed)

@@ -8,14 +8,7 @@ MAX_ANSWERS = 20_000
 
 
 class Answers:
-    """The last ``MAX_ANSWERS`` answers with their results.
-
-    Example:
-        >>> answers, clicks = Answers(), []
-        >>> name = answers.add(["a", "b"], lambda: clicks.append(1))
-        >>> answers.choose(name, "b"), answers.choose(name, "a"), answers.choose(name, "z"), len(clicks)
-        (True, True, False, 1)
-    """
+    """The last ``MAX_ANSWERS`` answers with their results."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, tuple[frozenset[str], Callable[[], None] | None]] = OrderedDict()

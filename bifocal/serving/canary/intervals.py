@@ -28,10 +28,6 @@ class Estimate:
 def boundary(searches: float, alpha: float, planned: float) -> float:
     """Return the half width, in standard errors, of an interval that holds at every look (Waudby-Smith et al., Annals
     of Statistics 2024, theorem 2.2), narrowest at ``planned`` searches.
-
-    Example:
-        >>> round(boundary(1000, 0.05, 1000), 2), round(boundary(4000, 0.05, 1000), 2)
-        (3.04, 3.13)
     """
     twice = -2 * math.log(alpha)
     time = searches / planned * (twice + math.log(twice + 1))

@@ -127,12 +127,7 @@ class Report:
 
 
 def overlap_at_10(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return the common results among the first ten of two answers, divided by the larger number of them; in [0, 1].
-
-    Example:
-        >>> overlap_at_10(["a", "b", "c"], ["c", "d"]), overlap_at_10([], [])
-        (0.3333333333333333, 1.0)
-    """
+    """Return the common results among the first ten of two answers, divided by the larger number of them; in [0, 1]."""
     one, other = set(first[:OVERLAP_DEPTH]), set(second[:OVERLAP_DEPTH])
     larger = max(len(one), len(other))
     return len(one & other) / larger if larger else 1.0

@@ -14,12 +14,7 @@ PRESENCE_TEMPERATURE = 2.0
 
 
 def class_weights(similarities: Array, temperature: float) -> Array:
-    """Return the weights of K classes in a phrase: the softmax of its similarities (..., K) over ``temperature``.
-
-    Example:
-        >>> class_weights(np.array([0.5, 0.5, 0.1]), temperature=0.07).round(3).tolist()
-        [0.499, 0.499, 0.002]
-    """
+    """Return the weights of K classes in a phrase: the softmax of its similarities (..., K) over ``temperature``."""
     exponents = np.exp((similarities - similarities.max(axis=-1, keepdims=True)) / temperature)
     weights: Array = exponents / exponents.sum(axis=-1, keepdims=True)
     return weights
@@ -36,12 +31,7 @@ def phrase_map(logits: Array, weights: Array) -> Array:
 
 
 def standardize(values: Array) -> Array:
-    """Return a map with mean 0 and standard deviation 1; a constant map becomes 0.
-
-    Example:
-        >>> standardize(np.array([[1.0, 3.0]])).round(3).tolist()
-        [[-1.0, 1.0]]
-    """
+    """Return a map with mean 0 and standard deviation 1; a constant map becomes 0."""
     standardized: Array = (values - values.mean()) / (values.std() + DEVIATION)
     return standardized
 
@@ -66,11 +56,6 @@ def heatmap(maps: Sequence[Array], side: int, sigma: float, center: float) -> ND
 
     Each map is standardized, enlarged, smoothed and standardized again; the sum is standardized. The prior
     ``center (x^2 + y^2)`` is subtracted, with x and y from -1 to 1.
-
-    Example:
-        >>> heatmap([np.array([[0.0, 0.0], [0.0, 1.0]])], side=2, sigma=0.0, center=0.0).round(2)
-        array([[-0.58, -0.58],
-               [-0.58,  1.73]], dtype=float32)
     """
     total = np.zeros((side, side))
     for values in maps:
@@ -93,10 +78,5 @@ def presence_score(presence: Array, weights: Array) -> float:
 
 
 def probability(score: float, slope: float, offset: float) -> float:
-    """Return the calibrated probability that a phrase is in an image: the logistic of ``slope score + offset``.
-
-    Example:
-        >>> probability(-5.0, slope=1.0, offset=5.0)
-        0.5
-    """
+    """Return the calibrated probability that a phrase is in an image: the logistic of ``slope score + offset``."""
     return float(1 / (1 + np.exp(-(slope * score + offset))))

@@ -69,9 +69,6 @@ class ImageHead(ABC):
         directory: as ``bifocal.export.pointing.export_head`` writes it.
         graph: file of the graph from pixels to values of the cells.
         threads: of the graph; 0 for one per core.
-
-    Raises:
-        FileNotFoundError: the folder has no such head.
     """
 
     def __init__(self, directory: Path, graph: str, threads: int) -> None:
@@ -127,9 +124,6 @@ class PointingHead(ImageHead):
         directory: as ``bifocal.export.pointing.export_head`` writes it.
         sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the sizes of the export.
         threads: of a graph; 0 for one per core.
-
-    Raises:
-        FileNotFoundError: the folder has no head.
     """
 
     def __init__(self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0) -> None:

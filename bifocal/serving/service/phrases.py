@@ -28,10 +28,6 @@ class Phrase(NamedTuple):
 def split_phrases(query: str) -> list[Phrase]:
     """Return at most ``MAX_PHRASES`` phrases: words between prepositions, conjunctions and punctuation, without
     articles.
-
-    Example:
-        >>> [phrase.text for phrase in split_phrases("Three red stars on a beach, and a dog")]
-        ['Three red stars', 'beach', 'dog']
     """
     groups: list[list[re.Match[str]]] = [[]]
     end = 0

@@ -106,11 +106,6 @@ class ServedModel:
 
 
 def scale(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return values mapped linearly to [0, 1]; equal values become 0.
-
-    Example:
-        >>> scale(np.array([1.0, 2.0, 5.0], np.float32)).tolist()
-        [0.0, 0.25, 1.0]
-    """
+    """Return values mapped linearly to [0, 1]; equal values become 0."""
     low, high = values.min(), values.max()
     return np.asarray((values - low) / (high - low if high > low else 1), dtype=np.float32)

@@ -33,12 +33,6 @@ class Settings:
 
 
 def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | None]:
-    """Return the keys of clients and the key that may delete, from the environment.
-
-    Example:
-        >>> keys, admin = read_keys({"BIFOCAL_API_KEYS": "blue, green"})
-        >>> sorted(keys), admin
-        (['blue', 'green'], None)
-    """
+    """Return the keys of clients and the key that may delete, from the environment."""
     keys = (key.strip() for key in environment.get(API_KEYS, "").split(","))
     return frozenset(key for key in keys if key), environment.get(ADMIN_KEY) or None

@@ -123,11 +123,7 @@ def inside(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
-    """Return one vector per sentence: states (B, T, K) and mask (B, T) -> (B, K).
-
-    >>> pool("mean_tokens", torch.tensor([[[2.0], [4.0], [9.0]]]), torch.tensor([[True, True, False]]))
-    tensor([[3.]])
-    """
+    """Return one vector per sentence: states (B, T, K) and mask (B, T) -> (B, K)."""
     weights = mask[:, :, None].to(states.dtype)
     if name == "cls_token":
         return states[:, 0]

@@ -74,11 +74,7 @@ class SubwordTokenizer:
 
 
 def pad(rows: Sequence[Array]) -> tuple[Array, Array]:
-    """Return rows of ids as (B, T) int64, padded with 0, and their lengths (B,) int64.
-
-    >>> pad([np.array([3, 4]), np.array([5])])[0].tolist()
-    [[3, 4], [5, 0]]
-    """
+    """Return rows of ids as (B, T) int64, padded with 0, and their lengths (B,) int64."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     ids = np.zeros((len(rows), int(lengths.max(initial=0))), dtype=np.int64)
     for number, row in enumerate(rows):

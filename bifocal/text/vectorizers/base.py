@@ -132,11 +132,7 @@ def vectorizer_digest(directory: Path) -> str:
 
 
 def ignored_arguments(arguments: Mapping[str, Any], ignored: Iterable[str], reason: str) -> Iterator[str]:
-    """Yield one message for each of ``ignored`` that is in ``arguments``.
-
-    >>> list(ignored_arguments({"dim": 8, "path": "glove.txt"}, ["dim", "epochs"], "with path"))
-    ['dim 8 has no effect with path: leave it out']
-    """
+    """Yield one message for each of ``ignored`` that is in ``arguments``."""
     for name in ignored:
         if name in arguments:
             yield f"{name} {arguments[name]!r} has no effect {reason}: leave it out"

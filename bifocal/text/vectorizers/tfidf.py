@@ -146,11 +146,7 @@ class TFIDF:
 
 @cache
 def find_stop_words(language: str) -> frozenset[str]:
-    """Return the stop words of a language; none if no list is known.
-
-    >>> "und" in find_stop_words("german"), len(find_stop_words("yiddish"))
-    (True, 0)
-    """
+    """Return the stop words of a language; none if no list is known."""
     if language == "english":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
 

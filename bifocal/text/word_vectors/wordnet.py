@@ -22,12 +22,7 @@ FILES = ("index.noun", "noun.exc")
 
 @dataclass(frozen=True)
 class WordNet:
-    """Nouns and irregular plurals of WordNet.
-
-    >>> wordnet = WordNet(frozenset({"dog", "man", "leaf"}), {"leaves": ("leaf",)})
-    >>> [wordnet.lemma(word) for word in ("dogs", "leaves", "men", "runs")]
-    ['dog', 'leaf', 'man', 'runs']
-    """
+    """Nouns and irregular plurals of WordNet."""
 
     nouns: frozenset[str]  # all lemmas
     exceptions: Mapping[str, tuple[str, ...]]  # lemmas of each irregular form

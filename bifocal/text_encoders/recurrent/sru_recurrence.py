@@ -7,11 +7,7 @@ from torch import Tensor
 
 
 def steps(sizes: list[int]) -> Iterator[slice]:
-    """Yield the rows of each time step in packed sequences; ``sizes`` of the steps never increase.
-
-    >>> list(steps([3, 1]))
-    [slice(0, 3, None), slice(3, 4, None)]
-    """
+    """Yield the rows of each time step in packed sequences; ``sizes`` of the steps never increase."""
     start = 0
     for size in sizes:
         yield slice(start, start + size)

@@ -67,13 +67,7 @@ def epoch_generator(seed: int, epoch: int) -> Generator:
 
 
 def shuffle_within_images(image_of_caption: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Return the rows of the captions sorted by image, in random order within an image, and their index there.
-
-    Example:
-        >>> rows, index = shuffle_within_images(torch.tensor([1, 0, 1]), Generator().manual_seed(0))
-        >>> rows.tolist()[0], index.tolist()
-        (1, [0, 0, 1])
-    """
+    """Return the rows of the captions sorted by image, in random order within an image, and their index there."""
     order = torch.randperm(len(image_of_caption), generator=generator)
     order = order[image_of_caption[order].argsort(stable=True)]
     counts = image_of_caption.bincount()

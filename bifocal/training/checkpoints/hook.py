@@ -18,13 +18,7 @@ _hook: ContextVar[CheckpointHook | None] = ContextVar("checkpoint_hook", default
 
 @contextmanager
 def checkpoint_hook(hook: CheckpointHook) -> Iterator[None]:
-    """Call ``hook`` after each checkpoint of each training in this context.
-
-    Example:
-        >>> with checkpoint_hook(lambda *, is_last: print("is_last:", is_last)):
-        ...     call_checkpoint_hook(is_last=False)
-        is_last: False
-    """
+    """Call ``hook`` after each checkpoint of each training in this context."""
     token = _hook.set(hook)
     try:
         yield

@@ -30,12 +30,6 @@ def mine_triplets(
     The first Q images of the pool are the queries. The loss is the weighted sum of the trained equations (1)-(3);
     ``similarities`` has the weight and the similarity (Q, P) of each. ``relevance`` is (Q, P) bool. Triplets without a
     loss have no gradient and are left out. Return (T, 3) int64: query, relevant and irrelevant image.
-
-    Example:
-        >>> images = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.4]])
-        >>> relevance = torch.tensor([[False, True, False]])
-        >>> mine_triplets([(1.0, images[:1] @ images.T)], relevance, margin=0.1).tolist()
-        [[0, 1, 2]]
     """
     mined = []
     for query, is_relevant in enumerate(relevance):

@@ -130,10 +130,6 @@ def draw_per_group(groups: Tensor, keys: Tensor, maximum: int) -> Tensor:
     """Return the rows with each group's ``maximum`` lowest ``keys`` (n,), sorted by group, then by key.
 
     With random keys the draw is uniform, also if it is made in parts that are drawn again together.
-
-    Example:
-        >>> draw_per_group(torch.tensor([7, 3, 7, 7]), torch.tensor([0.9, 0.5, 0.1, 0.4]), maximum=2).tolist()
-        [1, 2, 3]
     """
     order = keys.argsort(stable=True)
     order = order[groups[order].argsort(stable=True)]

@@ -50,12 +50,7 @@ class Choice:
 
 
 def parse_budget(text: str) -> float:
-    """Return the seconds of a time such as "30m".
-
-    Example:
-        >>> parse_budget("90s"), parse_budget("30m"), parse_budget("1.5h")
-        (90.0, 1800.0, 5400.0)
-    """
+    """Return the seconds of a time such as "30m"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     if match is None or not float(match[1]):
         raise ValueError(f"--budget {text}: expected a time such as 90s, 30m or 2h")
@@ -66,10 +61,6 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
     """Return the largest image size with which the fewest epochs fit into the time, and the epochs that fit.
 
     All images are used. If not even the smallest size fits, the choice takes longer than the time.
-
-    Example:
-        >>> choose(600, images=500, training_images=400, costs=Costs(0.1, 0.01, 260))
-        Choice(size=260, epochs=20, seconds=172.5)
     """
     sizes = (costs.size, *(size for size in SIZES if size < costs.size))
     for size in sizes:

@@ -141,13 +141,7 @@ class Admission:
 
 
 class RateLimit:
-    """Token buckets of clients: ``rate`` requests per second on average, and twice as many at once.
-
-    Example:
-        >>> limit = RateLimit(1.0)
-        >>> [limit.wait("a", now=0.0) for _ in range(3)]
-        [0.0, 0.0, 1.0]
-    """
+    """Token buckets of clients: ``rate`` requests per second on average, and twice as many at once."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate

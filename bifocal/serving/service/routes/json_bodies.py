@@ -27,11 +27,7 @@ class FailFast:
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the value of a body; raise 400 for one with too many elements or levels before it is parsed.
-
-    >>> parse_json(b'{"text": "[[,,"}')
-    {'text': '[[,,'}
-    """
+    """Return the value of a body; raise 400 for one with too many elements or levels before it is parsed."""
     # An escaped quote may end a string after an escaped backslash, but each string has one unescaped quote.
     elements = body.count(b'"') - body.count(b'\\"') if b'"' in body else 0
     if elements <= 2 * MAX_ELEMENTS:

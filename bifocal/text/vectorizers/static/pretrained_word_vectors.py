@@ -96,11 +96,7 @@ class PretrainedWordVectors(WordVectorizer):
 
 
 def frequent_words(captions: Sequence[str], min_count: int) -> list[str]:
-    """Return words that occur at least ``min_count`` times, most frequent first, ties in alphabetical order.
-
-    >>> frequent_words(["a dog", "a cat", "a dog"], min_count=2)
-    ['a', 'dog']
-    """
+    """Return words that occur at least ``min_count`` times, most frequent first, ties in alphabetical order."""
     counts = Counter(token for caption in captions for token in tokenize(caption))
     return sorted(
         (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)

@@ -122,11 +122,7 @@ def distill(folder: TransformerFolder, dim: int) -> TokenMeans:
 
 
 def zipf_weights(count: int) -> NDArray[np.float64]:
-    """Return weights a / (a + p) of tokens whose ids ascend with their rank; p is proportional to 1 / (rank + 1).
-
-    >>> zipf_weights(3).round(4).tolist()
-    [0.0002, 0.0003, 0.0004]
-    """
+    """Return weights a / (a + p) of tokens whose ids ascend with their rank; p is proportional to 1 / (rank + 1)."""
     probability = 1 / np.arange(2, count + 2)
     weights: NDArray[np.float64] = SIF / (SIF + probability / probability.sum())
     return weights
