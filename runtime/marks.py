@@ -1,6 +1,7 @@
 """Values of a section: their marks, which are references to parts and user paths, and their locations."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -97,19 +98,13 @@ def _paths_of_ref(
 
 def replace_values(section: Mapping[str, Any], replacements: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
     """Return ``section`` with the values at some locations replaced."""
-    copy: dict[str, Any] = _copied(section)
+    copy: dict[str, Any] = deepcopy(dict(section))
     for location, value in replacements.items():
         container: Any = copy
         for step in location[:-1]:
             container = container[step]
         container[location[-1]] = value
     return copy
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copied(entry) for key, entry in value.items()}
-    return [_copied(entry) for entry in value] if isinstance(value, list) else value
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Entries of a corpus: images, captions, phrases with boxes, labels, splits."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,6 +87,15 @@ class Corpus:
     labels: Sequence[LabelEntry] = ()
     rejected: Sequence[RejectedEntry] = ()
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def only(self, image_ids: Collection[str]) -> "Corpus":
+        """Return the images with these ids, with their captions, phrases, labels and metadata."""
+        tables: dict[str, Any] = {
+            name: [entry for entry in getattr(self, name) if entry.image_id in image_ids]
+            for name in ("images", "captions", "phrases", "labels")
+        }
+        metadata = {image_id: values for image_id, values in self.metadata.items() if image_id in image_ids}
+        return replace(self, **tables, metadata=metadata)
 
 
 class CorpusReader(Protocol):

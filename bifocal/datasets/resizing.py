@@ -39,11 +39,7 @@ def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Imag
 
 
 def resize_square(image: Image.Image, shorter: int, side: int, interpolation: str) -> Image.Image:
-    """Return the central square of ``resize_shorter``'s image; an image above ``LONG`` is cropped before it is resized.
-
-    >>> resize_square(Image.new("RGB", (90, 60)), 20, 16, "bicubic").size
-    (16, 16)
-    """
+    """Return the central square of ``resize_shorter``'s image; above ``LONG``, an image is cropped before resizing."""
     width, height = shorter_size(*image.size, shorter)
     left, top, right, bottom = center_box(width, height, side)
     if max(width, height) <= LONG * min(width, height):

@@ -1,14 +1,12 @@
 """Splits of several corpora in one dataset."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
-
-Entry = TypeVar("Entry", CaptionEntry, PhraseEntry, LabelEntry)
 
 
 class Combined:
@@ -73,18 +71,7 @@ class Combined:
 
 def _one_split(reader: CorpusReader, split: str, output_dir: Path) -> Corpus:
     corpus = reader.read(output_dir / split)
-    images = [image for image in corpus.images if image.split == split]
-    if not images:
+    chosen = corpus.only({image.image_id for image in corpus.images if image.split == split})
+    if not chosen.images:
         raise ValueError(f"Combined: {type(reader).__name__} has no image in the split {split}")
-    ids = {image.image_id for image in images}
-
-    def inside(entries: Iterable[Entry]) -> list[Entry]:
-        return [entry for entry in entries if entry.image_id in ids]
-
-    return replace(
-        corpus,
-        images=images,
-        captions=inside(corpus.captions),
-        phrases=inside(corpus.phrases),
-        labels=inside(corpus.labels),
-    )
+    return chosen

@@ -4,11 +4,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry
-from bifocal.datasets.formats.files import read_lines, require_root
+from bifocal.datasets.formats.files import open_array, read_lines, require_root
 
 CAPTIONS_PER_IMAGE = 5
 
@@ -48,7 +47,7 @@ class PrecomputedCaptions:
                     f"{root / f'{prefix}_caps.txt'} has {len(texts)} lines, expected {CAPTIONS_PER_IMAGE} per image"
                 )
             array = root / f"{prefix}_ims.npy"
-            rows = _open_rows(array)
+            rows = open_array(array, "PrecomputedCaptions")
             rows_per_image = _per_image(len(rows), images, array, "rows")
             ids_per_image = _per_image(len(published_ids), images, root / f"{prefix}_ids.txt", "lines")
             for number in range(images):
@@ -59,18 +58,6 @@ class PrecomputedCaptions:
                 for text in texts[number * CAPTIONS_PER_IMAGE : (number + 1) * CAPTIONS_PER_IMAGE]:
                     captions.append(CaptionEntry(len(captions), image_id, text))
         return Corpus(root, entries, captions)
-
-
-def _open_rows(path: Path) -> NDArray[Any]:
-    if not path.is_file():
-        raise ValueError(f"PrecomputedCaptions needs {path}: no such file")
-    try:
-        rows: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a complete array of numbers: {error}") from error
-    if rows.ndim not in (2, 3):
-        raise ValueError(f"{path} has shape {rows.shape}, expected (images, D) or (images, R, D)")
-    return rows
 
 
 def _row_hash(row: NDArray[Any]) -> str:

@@ -2,15 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
-from bifocal.datasets.base import CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
-
-Entry = TypeVar("Entry", CaptionEntry, PhraseEntry, LabelEntry)
+from bifocal.datasets.base import Corpus, CorpusReader, ImageEntry
 
 
 class Subset:
@@ -38,19 +35,7 @@ class Subset:
         if self.corpus is None:
             raise ValueError("Subset needs corpus, the reader of a corpus")
         corpus = self.corpus.read(output_dir)
-        kept = self._draw(corpus.images)
-
-        def inside(entries: Iterable[Entry]) -> list[Entry]:
-            return [entry for entry in entries if entry.image_id in kept]
-
-        return replace(
-            corpus,
-            images=[image for image in corpus.images if image.image_id in kept],
-            captions=inside(corpus.captions),
-            phrases=inside(corpus.phrases),
-            labels=inside(corpus.labels),
-            metadata={image_id: values for image_id, values in corpus.metadata.items() if image_id in kept},
-        )
+        return corpus.only(self._draw(corpus.images))
 
     def _draw(self, images: Iterable[ImageEntry]) -> set[str]:
         images = list(images)

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 CHUNK = 1 << 16
 """Characters of a streamed file that are read together."""
 
@@ -39,6 +42,19 @@ def read_lines(path: Path, corpus: str) -> list[str]:
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+
+
+def open_array(path: Path, corpus: str) -> NDArray[Any]:
+    """Map published features to memory: numbers (N, D) or (N, R, D)."""
+    if not path.is_file():
+        raise ValueError(f"{corpus} needs {path}: no such file")
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is not a complete array of numbers: {error}") from error
+    if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.number):
+        raise ValueError(f"{path} has shape {array.shape} of {array.dtype}, expected numbers (N, D) or (N, R, D)")
+    return array
 
 
 def read_json(path: Path, corpus: str, *keys: str) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.base import SPLITS
+from bifocal.datasets.formats.files import open_array
 from bifocal.features.base import ImageRegions
 from bifocal.features.readers.validation import validated
 
@@ -46,7 +46,8 @@ class PrecomputedArrays:
 
     def __init__(self, files: dict[str, Path], split_of: dict[str, str]) -> None:
         self.files, self.split_of = files, split_of
-        self.arrays = {split: _open_array(path) for split, path in files.items()}
+        arrays = {split: open_array(path, "PrecomputedFeatures") for split, path in files.items()}
+        self.arrays = {split: array.reshape(len(array), -1, array.shape[-1]) for split, array in arrays.items()}
         shapes = {split: array.shape[1:] for split, array in self.arrays.items()}
         if len(set(shapes.values())) > 1:
             raise ValueError(
@@ -73,15 +74,3 @@ class PrecomputedArrays:
             except ValueError as error:
                 raise ValueError(f"{path}, row {row[0]} (image {image_id!r}): {error}") from error
             yield image_id, regions
-
-
-def _open_array(path: Path) -> NDArray[Any]:
-    if not path.is_file():
-        raise ValueError(f"PrecomputedFeatures: {path} does not exist")
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a complete array of numbers: {error}") from error
-    if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.number):
-        raise ValueError(f"{path} has shape {array.shape} of {array.dtype}, expected numbers (N, D) or (N, R, D)")
-    return array.reshape(len(array), -1, array.shape[-1])

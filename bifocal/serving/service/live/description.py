@@ -77,9 +77,6 @@ def columns(items: pa.Table) -> list[Column]:
 def newest_rows(items: pa.Table) -> NDArray[np.int64]:
     """Return the rows of a table of items by the times of their column "date", the newest first; the last row first
     without this column. Items without a date are last.
-
-    >>> newest_rows(pa.table({"meta.date": pa.array([3, None, 5, 5], pa.timestamp("s"))})).tolist()
-    [3, 2, 0, 1]
     """
     rows = np.arange(len(items))[::-1]
     if DATE not in items.column_names or not pa.types.is_temporal(items.schema.field(DATE).type):

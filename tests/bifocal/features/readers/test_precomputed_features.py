@@ -48,7 +48,7 @@ def test_precomputed_features_are_the_row_of_the_image(rows_each: int, regions: 
 def test_precomputed_features_in_wrong_files_are_an_error(tmp_path: Path) -> None:
     publish(tmp_path / "published", 1)
     dataset = prepare(tmp_path / "published", tmp_path / "dataset")
-    with pytest.raises(ValueError, match=r"PrecomputedFeatures: .*nowhere/train_ims\.npy does not exist"):
+    with pytest.raises(ValueError, match=r"PrecomputedFeatures needs .*nowhere/train_ims\.npy: no such file"):
         PrecomputedFeatures(tmp_path / "nowhere").open(dataset)
     path = tmp_path / "published" / "dev_ims.npy"
     whole = path.read_bytes()
