@@ -15,6 +15,7 @@ from bifocal.datasets.prefetch import prefetch
 from bifocal.features.extractors.image_files import ImageFiles
 from bifocal.features.extractors.pixels import Pixels
 from bifocal.image_encoders.bean import BEANEncoder
+from bifocal.metrics import mean_average_precision
 from bifocal.pretraining.labeled_images import ClassificationImages
 from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
@@ -136,13 +137,7 @@ def _evaluate(extractor: PixelExtractor, model: BEANEncoder, images: Classificat
     if images.exclusive:
         top1 = (scores.argmax(axis=1) == images.targets.argmax(axis=1)).mean()
         return {"classifier_top1": float(top1), "classifier_top1_chance": 1 / images.targets.shape[1]}
-    from sklearn.metrics import average_precision_score  # imported here: scikit-learn takes seconds
-
-    precisions, chances = [], []
-    for score, target in zip(scores.T, images.targets.T, strict=True):
-        known = ~np.isnan(target)
-        present = target[known] >= 0.5
-        if present.any():
-            precisions.append(average_precision_score(present, score[known]))
-            chances.append(present.mean())
-    return {"classifier_ap": float(np.mean(precisions)), "classifier_ap_chance": float(np.mean(chances))}
+    present, known = images.targets.T >= 0.5, ~np.isnan(images.targets.T)
+    ap = mean_average_precision(*map(torch.from_numpy, (scores.T, present, known)))
+    chances = [row.sum() / counted.sum() for row, counted in zip(present, known, strict=True) if row.any()]
+    return {"classifier_ap": ap, "classifier_ap_chance": float(np.mean(chances))}

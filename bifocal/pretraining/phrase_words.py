@@ -18,6 +18,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from bifocal.datasets import Dataset, open_image
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features.extractors.grid import Grid
+from bifocal.metrics import mean_average_precision
 from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
 from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
@@ -195,10 +196,8 @@ def _evaluate(extractor: Grid, heads: WordHeads, dataset: Dataset, words: Target
 
 
 def _mean_ap(name: str, truth: NDArray[np.float32], scores: NDArray[np.float32]) -> dict[str, float]:
-    from sklearn.metrics import average_precision_score  # imported here: scikit-learn takes seconds
-
-    present = [column for column in range(truth.shape[1]) if truth[:, column].any()]
-    if not present:
+    present = truth.any(axis=0)
+    if not present.any():
         return {}
-    precisions = [average_precision_score(truth[:, column], scores[:, column]) for column in present]
-    return {f"{name}_ap": float(np.mean(precisions)), f"{name}_ap_chance": float(truth[:, present].mean())}
+    ap = mean_average_precision(torch.from_numpy(scores.T), torch.from_numpy(truth.T > 0))
+    return {f"{name}_ap": ap, f"{name}_ap_chance": float(truth[:, present].mean())}
