@@ -18,6 +18,10 @@ class CSLS(CheckedByConstruction):
 
     Args:
         k: nearest queries of the bank.
+
+    Example:
+        >>> CSLS(k=2).bias(np.array([[0.8, 0.1], [0.4, 0.1], [0.0, 0.1]])).round(2).tolist()
+        [-0.3, -0.05]
     """
 
     k: int = 10

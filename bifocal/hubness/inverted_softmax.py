@@ -19,6 +19,10 @@ class InvertedSoftmax(CheckedByConstruction):
 
     Args:
         beta: inverse temperature, per unit of score.
+
+    Example:
+        >>> InvertedSoftmax(beta=20.0).bias(np.array([[0.5, 0.1], [0.5, 0.1]])).tolist()
+        [-0.5, -0.1]
     """
 
     beta: float = 20.0

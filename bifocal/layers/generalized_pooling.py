@@ -16,6 +16,11 @@ class GeneralizedPooling(nn.Module):
     bidirectional GRU reads the encodings of the positions 1 to n, and its outputs give one weight per position. So the
     weights depend only on the number n of elements; equal weights are mean pooling, all weight on k = 1 is maximum
     pooling. Each row of the mask (B, R) marks at least one of the values (B, R, d).
+
+    Example:
+        >>> pooling, values = GeneralizedPooling(), torch.tensor([[[1.0], [5.0], [9.0]]])
+        >>> pooling(values, torch.tensor([[True, False, False]])).item()
+        1.0
     """
 
     def __init__(self, position_dim: int = 32, hidden: int = 32) -> None:

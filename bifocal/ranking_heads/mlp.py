@@ -12,6 +12,11 @@ class MLPHead(nn.Module):
         input_dim: D, channels of a region's feature.
         labels: C, scores per image.
         hidden: units of the hidden layer; 0 gives a single linear layer.
+
+    Example:
+        >>> import torch
+        >>> MLPHead(input_dim=4, labels=3)(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 3])
     """
 
     def __init__(self, input_dim: int = 2048, labels: int = 1, hidden: int = 512) -> None:

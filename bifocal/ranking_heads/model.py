@@ -6,7 +6,15 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 
 
 class RankingModel(nn.Module):
-    """A ranking head on stored features, or on the features of a backbone that trains with it: -> scores (B, C)."""
+    """A ranking head on stored features, or on the features of a backbone that trains with it: -> scores (B, C).
+
+    Example:
+        >>> import torch
+        >>> from bifocal.ranking_heads import MLPHead
+        >>> model = RankingModel(MLPHead(input_dim=4, labels=3))
+        >>> model(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 3])
+    """
 
     def __init__(self, head: nn.Module, backbone: RankingBackbone | None = None) -> None:
         super().__init__()

@@ -18,6 +18,11 @@ class WildcatHead(nn.Module):
         maps: M, maps per class.
         alpha: weight of the lowest values, which are evidence against a class; 0 ignores them.
         highest, lowest: k+ and k-, as fractions of the image's regions in (0, 1]; at least one region.
+
+    Example:
+        >>> head = WildcatHead(input_dim=4, labels=3)
+        >>> head(torch.randn(2, 9, 4), torch.ones(2, 9, dtype=torch.bool)).shape
+        torch.Size([2, 3])
     """
 
     def __init__(

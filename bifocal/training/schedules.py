@@ -14,7 +14,12 @@ Schedule = Callable[[float, int], float]
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant learning rate."""
+    """A constant learning rate.
+
+    Example:
+        >>> Constant()(3.5, 10)
+        1.0
+    """
 
     def __call__(self, epoch: float, epochs: int) -> float:
         return 1.0
@@ -27,6 +32,11 @@ class MultiStep(_Checked):
     Args:
         milestones: in epochs; 1.5 is the middle of the second epoch.
         gamma: factor in (0, 1].
+
+    Example:
+        >>> schedule = MultiStep(milestones=[1.5, 4], gamma=0.5)
+        >>> [schedule(epoch, 6) for epoch in (0, 1, 1.5, 4)]
+        [1.0, 1.0, 0.5, 0.25]
     """
 
     milestones: Sequence[float] = ()
@@ -48,6 +58,11 @@ class Step(_Checked):
     Args:
         step_size: epochs.
         gamma: factor in (0, 1].
+
+    Example:
+        >>> schedule = Step(step_size=2, gamma=0.5)
+        >>> [schedule(epoch, 6) for epoch in range(6)]
+        [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
     """
 
     step_size: float = 1
@@ -70,6 +85,11 @@ class Cosine(_Checked):
 
     Args:
         warmup: length of the warm-up as a fraction of the training, in [0, 1).
+
+    Example:
+        >>> schedule = Cosine(warmup=0.5)
+        >>> [round(schedule(epoch, 4), 3) for epoch in range(5)]
+        [0.0, 0.5, 1.0, 0.5, 0.0]
     """
 
     warmup: float = 0.0

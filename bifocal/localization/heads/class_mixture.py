@@ -51,6 +51,13 @@ class ClassMixture(CheckedByConstruction):
         slope: of the logistic calibration of the presence.
         offset: of the logistic calibration of the presence.
         threshold: least probability of a phrase that is shown; 0 shows every phrase.
+
+    Raises:
+        ValueError: a value is out of range, or ``path`` and ``model`` are both given.
+
+    Example:
+        >>> ClassMixture(sizes=(448, 640, 896)).sizes
+        (448, 640, 896)
     """
 
     path: str | Path | None = None

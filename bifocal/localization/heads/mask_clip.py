@@ -18,6 +18,10 @@ class MaskCLIP(ContrastiveHead):
         attend(x) = (x W_v + b_v) W_o + b_o
 
     See ``ContrastiveHead`` for the arguments and for the block around it.
+
+    Example:
+        >>> MaskCLIP(size=336).size
+        336
     """
 
     def attend(self, attention: nn.MultiheadAttention, tokens: Tensor) -> Tensor:

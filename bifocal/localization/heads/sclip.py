@@ -17,6 +17,10 @@ class SCLIP(ContrastiveHead):
         attend(x) = ((softmax(q q^T / sqrt(d)) + softmax(k k^T / sqrt(d))) v) W_o + b_o
 
     See ``ContrastiveHead`` for the arguments and for the block around it.
+
+    Example:
+        >>> SCLIP().center
+        0.25
     """
 
     def attend(self, attention: nn.MultiheadAttention, tokens: Tensor) -> Tensor:

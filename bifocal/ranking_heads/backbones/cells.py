@@ -24,6 +24,13 @@ class CellBackbone(RankingBackbone):
             to 4/3 and is resized to ``image_size``; None trains on whole images.
         flip: mirror the images of the training at random, each with probability 1/2.
         model_arguments: further keyword arguments of ``timm.create_model``.
+
+    Example:
+        >>> small = {"channels": [4, 4, 4, 8], "stem_width": 4}
+        >>> backbone = CellBackbone(backbone="resnet10t", image_size=64, model_arguments=small)
+        >>> features, mask = backbone(torch.rand(2, 3, 48, 64), torch.ones(2, 48, 64, dtype=torch.bool))
+        >>> features.shape, mask.shape
+        (torch.Size([2, 4, 8]), torch.Size([2, 4]))
     """
 
     def __init__(

@@ -22,6 +22,14 @@ class EncoderBackbone(RankingBackbone):
 
     Args:
         encoder: an image encoder with one vector per image; its argument ``dim`` is the embedding's.
+
+    Example:
+        >>> import torch
+        >>> from bifocal.image_encoders import SMILEEncoder
+        >>> backbone = EncoderBackbone(SMILEEncoder(input_dim=6, dim=4))
+        >>> features, mask = backbone(torch.rand(2, 5, 6), torch.ones(2, 5, dtype=torch.bool))
+        >>> features.shape, mask.shape
+        (torch.Size([2, 1, 4]), torch.Size([2, 1]))
     """
 
     parts: ClassVar[Mapping[str, str]] = {"encoder": "bifocal.image_encoders"}

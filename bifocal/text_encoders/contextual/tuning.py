@@ -16,7 +16,13 @@ ADAPTED = ("query", "value", "q_lin", "v_lin", "q_proj", "v_proj", "q", "v", "Wq
 
 @dataclass(frozen=True)
 class AllLayers:
-    """Train all weights of the transformer."""
+    """Train all weights of the transformer.
+
+    Example:
+        >>> from bifocal.text_encoders import TransformerEncoder
+        >>> all(weight.requires_grad for weight in TransformerEncoder(train=AllLayers()).parameters())
+        True
+    """
 
     def __call__(self, transformer: Transformer) -> None:
         return
@@ -28,6 +34,17 @@ class LastLayers:
 
     Args:
         layers: number of layers that train, from 0.
+
+    Raises:
+        ValueError: ``layers`` is negative, or the transformer has fewer layers.
+
+    Example:
+        >>> from bifocal.text_encoders import TransformerEncoder
+        >>> names = {name for name, _ in TransformerEncoder(train=LastLayers(layers=1)).named_parameters()}
+        >>> sorted(names)[:2]
+        ['projection.bias', 'projection.weight']
+        >>> all("layer.5." in name for name in names if name.startswith("transformer."))
+        True
     """
 
     layers: int = 2
@@ -50,6 +67,15 @@ class LoRA:
     Args:
         rank: rows of A.
         alpha: scale of the change, divided by the rank.
+
+    Raises:
+        ValueError: ``rank`` is not positive, or the transformer has no such projections.
+
+    Example:
+        >>> from bifocal.text_encoders import TransformerEncoder
+        >>> encoder = TransformerEncoder(dim=8, train=LoRA(rank=2))
+        >>> sum(w.numel() for n, w in encoder.named_parameters() if n.startswith("transformer."))
+        18432
     """
 
     rank: int = 8

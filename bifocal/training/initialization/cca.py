@@ -21,6 +21,10 @@ class CCA(Initialization):
     Args:
         regularization: value added to the variances, as a fraction of their mean; the papers state none.
         power: p, exponent of the correlations that scale the projections.
+
+    Example:
+        >>> CCA(power=4.0).power
+        4.0
     """
 
     encoders: ClassVar[Collection[str]] = ("LinearEncoder", "LastLayersEncoder")

@@ -18,6 +18,10 @@ class FromEmbedding(Initialization):
 
     Args:
         path: folder of the embedding, the artifact ``embedding`` of another run.
+
+    Example:
+        >>> FromEmbedding("../coco/artifacts/embedding").path.name
+        'embedding'
     """
 
     def __init__(self, path: str | Path) -> None:

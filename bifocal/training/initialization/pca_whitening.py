@@ -24,6 +24,10 @@ class PCAWhitening(Initialization):
 
     Args:
         images: training images to learn from, at most; they are drawn at random.
+
+    Example:
+        >>> PCAWhitening(images=2000).images
+        2000
     """
 
     def __init__(self, images: int = 5000) -> None:

@@ -23,6 +23,10 @@ class PhraseCCA(Initialization):
         boxes_per_phrase: boxes of a phrase in the training set, at most, as for ``PhraseBoxes``.
         regularization: value added to the variances, as a fraction of their mean; the papers state none.
         power: p, exponent of the correlations that scale the projections.
+
+    Example:
+        >>> PhraseCCA().boxes_per_phrase
+        10
     """
 
     encoders: ClassVar[Collection[str]] = ("LinearEncoder",)

@@ -15,6 +15,10 @@ class ZeroShot(Initialization):
 
     With ``phases: []`` it is the result: the contrastive model is exported and registered unchanged. With phases, it is
     epoch 0 of the training, which is kept unless a phase improves on it.
+
+    Example:
+        >>> list(ZeroShot.conflicts({}))
+        []
     """
 
     encoders: ClassVar[Collection[str]] = ("ResidualHead",)
