@@ -8,48 +8,15 @@ rewards a model that does not rank better. Each FOLDER is a sorter of the stage 
 """
 
 import sys
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
 
 from benchmarks.common import Report
 from benchmarks.handcrafted_sorters import OURS, sorters
-from bifocal.sorters.ranks import exact_ranks
+from bifocal.sorters.adversary import run_adversary
 
 LENGTH = 32
 MAX_GAP = 0.1
-
-
-class RankGap(NamedTuple):
-    """Mean rank of the positives divided by n: predicted by the sorter, and actual."""
-
-    predicted: float
-    actual: float
-
-
-def run_adversary(
-    sorter: nn.Module, *, length: int, rows: int, steps: int, learning_rate: float, seed: int
-) -> tuple[RankGap, RankGap]:
-    """Minimize the rank that ``sorter`` predicts for each row's first score by Adam, eq. (5.13), over all scores.
-
-    A sorter is fooled if the predicted rank falls while the actual rank does not. Return the ranks before and after.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    scores = (torch.rand(rows, length, generator=generator) * 2 - 1).requires_grad_()
-    adam = torch.optim.Adam([scores], learning_rate)
-    before = _mean_ranks(sorter, scores)
-    for _ in range(steps):
-        adam.zero_grad()
-        sorter(scores)[:, 0].mean().backward()
-        adam.step()
-    return before, _mean_ranks(sorter, scores)
-
-
-@torch.no_grad()
-def _mean_ranks(sorter: nn.Module, scores: Tensor) -> RankGap:
-    ranks = (sorter(scores), exact_ranks(scores))
-    return RankGap(*(float(row_ranks[:, 0].mean()) / scores.shape[1] for row_ranks in ranks))
 
 
 def main() -> None:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-from kfp import components, dsl, kubernetes
+from kfp import dsl, kubernetes
 
-from components.cluster.notify.spec import COMPONENT as NOTIFY
+from pipelines.kubeflow.declaration import STRING, declare
 from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
 from runtime.identity import image_key
-from runtime.kubeflow.executor import CODE, PAGE, PARAMETERS, SCORES
+from runtime.kubeflow.executor import CODE, PARAMETERS
 from runtime.spec import Component
-from runtime.torchrun import processes_of_one_machine
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,51 +52,3 @@ def _type_of(value: Any) -> str:
     if isinstance(value, dsl.pipeline_channel.PipelineArtifactChannel):
         return str(value.channel_type).removeprefix("system.").partition("@")[0]
     return STRING
-
-
-STRING, ARTIFACT = "String", "Artifact"
-# Kubeflow's page shows Metrics as a table that compares runs, HTML as a page, and lists Datasets and Models by name.
-ARTIFACT_TYPES = {
-    "dataset": "Dataset",
-    "features": "Dataset",
-    "text": "Dataset",
-    "sorter": "Model",
-    "embedding": "Model",
-    "onnx": "Model",
-}
-
-
-def declare(
-    component: Component, image: str, environment: Mapping[str, str], inputs: Mapping[str, str], processes: int = 1
-) -> Any:
-    """Return the step as a kfp container component, whose image needs no kfp; torchrun starts several ``processes``."""
-    if component is NOTIFY:
-        inputs = {**inputs, "status": "PipelineTaskFinalStatus"}
-    outputs = {name: ARTIFACT_TYPES.get(name, ARTIFACT) for name in component.outputs}
-    outputs |= {name: STRING for name in component.parameter_outputs}
-    if component.metrics:
-        outputs[SCORES] = "Metrics"
-    if component.pages:
-        outputs[PAGE] = "HTML"
-    launcher = ["python", *processes_of_one_machine(processes)]
-    container = {
-        "image": image,
-        "env": dict(sorted(environment.items())),
-        "command": [*launcher, "-m", "components", component.name],
-        "args": ["--executor-input", {"executorInput": None}],
-    }
-    return components.load_component_from_text(
-        yaml.safe_dump(
-            {
-                "name": component.name,
-                "description": component.summary,
-                "inputs": _typed(inputs),
-                "outputs": _typed(outputs),
-                "implementation": {"container": container},
-            }
-        )
-    )
-
-
-def _typed(types: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "type": kind} for name, kind in types.items()]

@@ -1,7 +1,6 @@
 """Description of a stage's parameters, for ``--help`` and the tables of the READMEs."""
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -11,6 +10,8 @@ from pydantic import BaseModel
 
 from bifocal import registry
 from runtime.marks import FromRegistry, find_mark
+from runtime.parameters.docstrings import argument_descriptions, summary
+from runtime.parameters.type_text import type_text
 from runtime.spec import ClassRef
 
 
@@ -122,65 +123,3 @@ def _find_group(annotation: Any) -> type[BaseModel] | None:
 def parts_table(package: str) -> dict[str, str]:
     """First docstring line of each part of ``package``, by the part's name, in alphabetical order."""
     return {name: summary(part) for name, part in sorted(registry.registered(package).items())}
-
-
-NAMES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
-LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-
-
-def type_text(schema: Mapping[str, Any]) -> str:
-    """Return a JSON schema, as pydantic makes it of one field, in a few words."""
-    if "anyOf" in schema:
-        options = [type_text(option) for option in schema["anyOf"]]
-        return (", or " if " or " in options[0] else " or ").join(options)
-    if "$ref" in schema:
-        return "part" if schema["$ref"].endswith("/ClassRef") else "group"
-    if "enum" in schema:
-        return " or ".join(map(str, schema["enum"]))
-    if "const" in schema:
-        return str(schema["const"])
-    if schema.get("type") == "array":
-        return f"list of {_plural(type_text(schema.get('items', {})))}"
-    if schema.get("type") == "object":
-        return "mapping"
-    if schema.get("format") == "path":
-        return "path"
-    limits = [f"{sign} {schema[key]:,}" for key, sign in LIMITS.items() if key in schema]
-    return " ".join([NAMES.get(schema.get("type", ""), "any value"), " and ".join(limits)]).strip()
-
-
-def _plural(text: str) -> str:
-    noun, space, limits = text.partition(" ")
-    return f"{noun}s{space}{limits}" if noun in ("integer", "number", "group", "part", "path", "text") else text
-
-
-def summary(part: type) -> str:
-    """First line of the docstring of a class."""
-    return (inspect.getdoc(part) or "").partition("\n")[0]
-
-
-def argument_descriptions(part: type) -> dict[str, str]:
-    """Description of each constructor argument, from ``Args:`` in the docstrings of a class and its bases."""
-    descriptions: dict[str, str] = {}
-    for base in reversed(part.__mro__):
-        descriptions |= _parse_args(inspect.cleandoc(base.__doc__ or ""))
-    return descriptions
-
-
-def _parse_args(docstring: str) -> dict[str, str]:
-    lines = docstring.splitlines()
-    if "Args:" not in lines:
-        return {}
-    descriptions: dict[str, str] = {}
-    names: list[str] = []
-    for line in lines[lines.index("Args:") + 1 :]:
-        if line and not line.startswith(" "):  # the next section
-            break
-        entry = re.match(r"    (\w+(?:, \w+)*): (.*)", line)
-        if entry:
-            names = entry[1].split(", ")
-            descriptions |= dict.fromkeys(names, entry[2])
-        else:
-            for name in names:
-                descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
-    return descriptions

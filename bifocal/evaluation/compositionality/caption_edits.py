@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from bifocal.evaluation.compositionality.words import NOUNS, NUMBERS, OPPOSITES, PROPERTIES
 from bifocal.text import tokenize
 
 FRONT = ["in", "front", "of"]
@@ -28,6 +29,9 @@ def edits(caption: str) -> tuple[str, dict[str, str]]:
 
     Exchanges keep all words: one that needs "an" in place of "a" does not apply. The rules know neither grammar nor the
     image: an edit of a real caption may be odd, and rarely true.
+
+    >>> edits("A red star above a blue ring.")[1]["attributes"]
+    'a blue star above a red ring'
     """
     words = _split(caption)
     changed = {name: rule(words) for name, rule in RULES.items()}
@@ -143,49 +147,3 @@ def _with_articles(words: Words, changed: Collection[int]) -> Words:
         if index and words[index - 1] in ("a", "an"):
             corrected[index - 1] = "an" if words[index][0] in "aeiou" else "a"
     return corrected
-
-
-PROPERTIES: tuple[frozenset[str], ...] = tuple(
-    frozenset(words.split())
-    for words in (
-        "red orange yellow green blue purple violet pink white black brown gray tan golden silver",
-        "small little tiny medium-sized large big huge",
-        "tall short long",
-        "plain smooth striped dotted spotted checkered",
-        "young old elderly",
-        "wet dry",
-    )
-)
-"""Adjectives by property; two of one property may be exchanged."""
-
-_NOUNS = """
-    circle disc square box triangle star ring hoop cross hexagon heart diamond rhombus crescent moon man woman boy
-    girl child kid baby person people lady guy men women children toddler player dog cat horse sheep cow elephant
-    bear zebra giraffe bird bicycle bike car motorcycle airplane bus train truck boat bench backpack umbrella
-    handbag tie suitcase frisbee ball kite bat skateboard surfboard snowboard racket bottle glass cup fork knife
-    spoon bowl banana apple sandwich broccoli carrot pizza donut cake chair couch plant bed table toilet tv laptop
-    mouse remote keyboard phone oven toaster sink refrigerator book clock vase scissors shirt hat jacket dress pants
-"""
-NOUNS = frozenset({*_NOUNS.split(), "plus sign"})
-"""Shapes of the drawn scenes, people, clothes, and the categories of COCO that have a name of one word."""
-
-NUMBERS = ("one", "two", "three", "four", "five", "six")
-
-OPPOSITES: Mapping[str, str] = MappingProxyType(
-    {
-        one: other
-        for pair in (
-            "left right",
-            "above below",
-            "over under",
-            "top bottom",
-            "upper lower",
-            "inside outside",
-            "higher lower",
-            "up down",
-        )
-        for one, other in (pair.split(), pair.split()[::-1])
-    }
-    | {"lower": "higher", "upper": "lower"}
-)
-"""Spatial words and their opposites. "lower down than" is the opposite of "higher up than" in the drawn scenes."""

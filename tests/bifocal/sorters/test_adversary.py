@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from benchmarks.robustness.adversary import run_adversary
 from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import (
     BifocalSorter,
@@ -15,6 +14,7 @@ from bifocal.sorters import (
     PermutahedronSorter,
     SoftSorter,
 )
+from bifocal.sorters.adversary import run_adversary
 from bifocal.training.schedules import Step
 
 SETTINGS = {"length": 16, "rows": 64, "steps": 300, "learning_rate": 0.02, "seed": 0}
