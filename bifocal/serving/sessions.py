@@ -51,7 +51,7 @@ def run_graph(
         wanted = [value.name for value in session.get_outputs() if value.name != REGIONS]
     else:
         wanted = [output] if isinstance(output, str) else list(output)
-    if inputs[0].shape[0] == 1 and len(arrays[0]) > 1:  # a graph for one image or one sentence
+    if inputs[0].shape[:1] == [1] and len(arrays[0]) > 1:  # a graph for one image or one sentence
         rows = [{name: array[row : row + 1] for name, array in feeds.items()} for row in range(len(arrays[0]))]
         parts = [session.run(wanted, row, options) for row in rows]
         return [np.concatenate(found) for found in zip(*parts, strict=True)]

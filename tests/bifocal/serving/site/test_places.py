@@ -76,7 +76,7 @@ def opacity(address: str) -> np.ndarray:
 def places(served: ServedModel, item: str, sentence: str) -> list[Heatmap]:
     file = served.items.file(item)
     assert file is not None
-    return served.heatmaps(file, split_phrases(sentence))
+    return served.heatmaps(file.read_bytes(), split_phrases(sentence))
 
 
 def test_phrases_are_found_as_by_the_service(copy: Copy) -> None:
