@@ -130,7 +130,7 @@ def add_threshold(
 
 
 def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
-    """Report presence by kind of phrase on photographs of Flickr8k, whose captions tell what is in them."""
+    """Report presence by kind of phrase. The captions of Flickr8k say which phrases are in a photograph."""
     captions: dict[str, list[str]] = {}
     for line in (data / "Flickr8k.token.txt").read_text(encoding="utf-8").splitlines():
         name, _, text = line.partition("\t")

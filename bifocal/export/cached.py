@@ -29,6 +29,8 @@ def export_once(key: Sequence[Any], file: Path, export: Callable[..., None], *ar
             kept.touch()
         return
     run_in_fresh_process(export, *arguments, file)
+    if file.with_name(f"{file.name}.data").exists():  # weights of more than 2 GB are in a file of their own
+        return
     with contextlib.suppress(OSError):  # without a writable cache, the next export takes the same time
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(f"{kept.name}.{os.getpid()}")

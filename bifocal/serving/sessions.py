@@ -23,7 +23,7 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     available = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: there is no such graph; export the model again")
+        raise FileNotFoundError(f"{file} is missing; export the model again")
     try:
         return onnxruntime.InferenceSession(file, options, providers=providers)
     except Exception as error:  # onnxruntime has no class of its own for all of them

@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
         """Return the command that the arguments name, or suggest one."""
         close = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
         if close and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(f"there is no command {args[0]!r}; did you mean {close[0]!r}?", ctx)
+            raise click.UsageError(f"unknown command {args[0]!r}; did you mean {close[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

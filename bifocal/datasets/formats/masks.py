@@ -17,7 +17,7 @@ _OFFSET, _BITS, _SIGN, _CONTINUES = 48, 5, 0x10, 0x20
 
 
 def union_mask(segmentations: Sequence[Segmentation], width: int, height: int) -> str | None:
-    """Encode the pixels that at least one of COCO's segmentations covers; None if one is empty or none is given."""
+    """Encode the union of COCO's segmentations. Return None without a segmentation, or if one of them is empty."""
     if not segmentations or not all(segmentations):
         return None
     union = np.zeros((height, width), dtype=bool)

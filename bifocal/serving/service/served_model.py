@@ -95,7 +95,7 @@ class ServedModel:
         return self.embedder.embed_sentences(sentences)
 
     def heatmaps(self, image: Any, phrases: Sequence[Phrase]) -> list[Heatmap]:
-        """Return the heatmap of each phrase in an image file, or in what the pointer's ``decoder`` made of it."""
+        """Return the heatmap of each phrase. ``image`` is a file, or the output of the pointer's ``decoder``."""
         if self.pointer is None:
             raise ValueError("this model cannot show where a phrase is")
         places = self.pointer.locate(image, [phrase.text for phrase in phrases], SIDE)

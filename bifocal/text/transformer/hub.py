@@ -25,7 +25,7 @@ def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder
 
 
 def one_source(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message unless exactly one of ``model`` and ``path`` is given."""
+    """Yield a message if both or neither of ``model`` and ``path`` are given."""
     given = [name for name in ("model", "path") if arguments.get(name) is not None]
     if not given:
         yield "path is missing: set it to the folder of a pretrained transformer, or model to its name on Hugging Face"

@@ -42,8 +42,8 @@ WRONG = {
     ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
     ("search", "a star", "--minus", " ", "--run", "RUN"): "the query is empty: name something to find in the images",
     ("where", "RUN/images/00000.jpg", "", "--run", "RUN"): "the phrase is empty: name something to find in the image",
-    ("serch", "a dog"): "there is no command 'serch'; did you mean 'search'?",
-    ("trainn", "FEW"): "there is no command 'trainn'; did you mean 'train'?",
+    ("serch", "a dog"): "unknown command 'serch'; did you mean 'search'?",
+    ("trainn", "FEW"): "unknown command 'trainn'; did you mean 'train'?",
     ("zzzz",): "No such command 'zzzz'.",
     ("train", "FEW"): "FEW has 5 images, and a training needs at least 10: add images with captions, or search these "
     "without a training, by 'bifocal index FEW'",
@@ -89,7 +89,7 @@ def test_a_truncated_graph_gets_one_sentence(run: Path, command: Command, tmp_pa
     expected = f"{graph} is not a complete ONNX graph: copy it or export the model again"
     assert sentence(command("search", "a star", "--run", copy)) == expected
     graph.unlink()
-    expected = f"{graph}: there is no such graph; export the model again"
+    expected = f"{graph} is missing; export the model again"
     assert sentence(command("search", "a star", "--run", copy)) == expected
 
 

@@ -19,7 +19,7 @@ _limited = False
 
 
 class Decoders:
-    """Processes that decode image files; one that exceeds a limit is killed, and the next file gets a new one.
+    """Processes that decode image files. A process that exceeds a limit is killed, and a new one decodes the next file.
 
     Args:
         processes: files that are decoded at a time.
@@ -55,7 +55,7 @@ class Decoders:
 def refusal(error: ValueError) -> HTTPException:
     """Return the answer to an image file that is not accepted: 413 above a limit, 415 of another format, else 400."""
     status = 413 if isinstance(error, LargeImageError) else 415 if isinstance(error, UnsupportedImageError) else 400
-    return HTTPException(status, f"the image is not accepted: {error}"[:1000])
+    return HTTPException(status, str(error)[:1000])
 
 
 def limit_process(memory: int) -> None:

@@ -1,12 +1,36 @@
 """Steps of the tests of the search page, which the service and the static copy share."""
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser import MILLISECONDS
+from tests.bifocal.serving.server import Server
+from tests.browser import MILLISECONDS, open_tab
+
+PICTURES = os.environ.get("BIFOCAL_PAGE_PICTURES")
+"""Folder that the test writes screenshots for the documentation to."""
+
+
+@contextmanager
+def open_page(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """Yield a tab with the page, and a list of console errors and requests to other hosts."""
+    address, window = f"http://127.0.0.1:{server.port}/", {"width": 1200, "height": 850}
+    with open_tab(browser, address, viewport=window) as (opened, problems):
+        expect(opened.locator("#examples button")).to_have_count(6)
+        yield opened, problems
+
+
+def take_picture(page: Page, name: str) -> None:
+    if PICTURES:
+        expect(page.locator(".card img:not([src])")).to_have_count(0)
+        page.wait_for_timeout(500)
+        page.screenshot(path=Path(PICTURES) / f"page_{name}.jpg", quality=85)
 
 
 def search(page: Page, text: str) -> None:
