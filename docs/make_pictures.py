@@ -47,8 +47,8 @@ SECTIONS = (
     "evaluate",
 )
 """Sections of params.yaml behind the report: no other stage runs before it."""
-SCREENSHOTS = ("page_phone.jpg", "page_results.jpg", "page_where.jpg")
-"""Pictures of the search page, which ``tests/bifocal/serving/page/test_page.py`` takes: see docs/serving.md."""
+SCREENSHOTS = ("page_gallery.jpg", "page_phone.jpg", "page_results.jpg", "page_where.jpg")
+"""Pictures of the search page, which ``tests/bifocal/serving/page`` takes: see docs/serving.md."""
 PLOTS = ("year.png",)
 """Plots of benchmarks: see docs/monitoring.md."""
 

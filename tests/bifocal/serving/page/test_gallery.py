@@ -21,6 +21,9 @@ def test_the_page_opens_with_the_collection_and_its_end_is_reached_by_scrolling(
     expect(page.locator("#query")).to_be_focused()
     assert not violations(page)
     take_picture(page, "gallery")
+    title = page.locator("#examples-title").bounding_box()
+    assert title is not None
+    assert title["height"] < 32, "the title of the examples is one line"
     newest = server.post("browse", {"k": 100})["results"]
     shown = ids(page)
     assert shown == [item["id"] for item in newest][: len(shown)]

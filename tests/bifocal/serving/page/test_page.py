@@ -164,7 +164,7 @@ def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tm
         count = len(ids(page))
         page.click("#more")
         expect(page.locator("#problem")).to_be_empty()
-        page.wait_for_function(f"document.querySelectorAll('.card').length > {count}")
+        expect(page.locator(".card").nth(count)).to_be_attached()
 
 
 def test_input_before_the_scripts_are_loaded_is_kept_and_searched(browser: Browser, server: Server) -> None:

@@ -12,7 +12,6 @@ from tests.bifocal.serving.page.steps import (
     add_word,
     ids,
     search,
-    take_picture,
     violations,
 )
 from tests.bifocal.serving.server import Server
@@ -90,7 +89,6 @@ def test_words_parts_of_images_and_groups(page: Page, server: Server) -> None:
     expect(page.locator(".card").first).to_have_attribute("data-id", best["id"])
     assert page.locator(".card .region").count() == len(ids(page))
     assert not violations(page)
-    take_picture(page, "regions")
     for frame in (".card", "#picture"):
         if frame == "#picture":
             page.locator(".card").first.click()
