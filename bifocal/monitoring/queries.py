@@ -1,6 +1,5 @@
 """User queries: from the search service's log, or from a file with sentences."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -10,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from bifocal.inspection.languages import SAMPLE, caption_languages
+from bifocal.monitoring.log_lines import LogLines, open_log
 from bifocal.monitoring.significance import Count
 from bifocal.text.bag_of_words import TERMS, BagOfWords
 from bifocal.text.tokens import tokenize
 from bifocal.text.vocabulary import Vocabulary
 
 ROUTE = "/api/v1/search"
+TIMES = ("time", "@timestamp", "timestamp", "date")
+UNREAD, SHOWN = 3, 200
+"""Unreadable lines in the error of a log, and their characters."""
 FREQUENT = 0.05
 """Smallest share of the reference's queries that makes a language expected."""
 
@@ -23,54 +26,80 @@ FREQUENT = 0.05
 def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> list[str]:
     """Return the sentences that users searched for, in their order.
 
-    A file with the suffix ``.txt`` has one sentence per line, without a time. Any other file is a log of the service:
-    a repeated sentence counts once a day, because pages of results and reloads are requests too.
+    A file with the suffix ``.txt`` has one sentence per line, without a time. Any other file is a log of the service,
+    as it is or as collectors of logs keep it, see ``bifocal.monitoring.log_lines``: a repeated sentence counts once a
+    day, because pages of results and reloads are requests too.
 
     Args:
         since, until: times of the first request, and after the last one.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a log has searches of this time, and none with its sentence.
+        ValueError: a log has searches of this time, and none with its sentence; or the logs have lines, and none is of
+            the service.
     """
-    found: list[str] = []
+    sentences: list[str] = []
+    found, unread, recognized = dict[tuple[str, str], str](), list[str](), 0
     for file in files:
-        with file.open(encoding="utf-8", errors="replace") as lines:
+        with open_log(file) as lines:
             if file.suffix == ".txt":
-                found += filter(None, map(str.strip, lines))
+                sentences += filter(None, map(str.strip, lines))
             else:
-                found += _logged(file, lines, since, until)
-    return found
+                recognized += _read_log(file, lines, (since, until), found, unread)
+    if unread and not recognized:
+        shown = "; ".join(repr(line[:SHOWN]) for line in unread)
+        raise ValueError(
+            f"no line of {', '.join(map(str, files))} comes from the service: no JSON object with the key 'event'. "
+            f"The first lines are {shown}"
+        )
+    return sentences + list(found.values())
 
 
-def _logged(file: Path, lines: Iterable[str], since: datetime, until: datetime) -> list[str]:
-    searches, logged, found = 0, 0, dict[tuple[str, str], str]()
+def _read_log(
+    file: Path,
+    lines: Iterable[str],
+    period: tuple[datetime, datetime],
+    found: dict[tuple[str, str], str],
+    unread: list[str],
+) -> int:
+    """Add the sentences of a log to ``found``, and at most three unreadable lines to ``unread``; count the entries."""
+    searches, logged, recognized, reader = 0, 0, 0, LogLines()
     for line in lines:
-        entry = _request(line)
-        if entry is None or not since <= (time := datetime.fromisoformat(entry["time"])) < until:
-            continue
-        searches, logged = searches + 1, logged + ("text" in entry)
-        text = " ".join((entry.get("text") or "").split())
-        if text:
-            found.setdefault((time.astimezone(UTC).date().isoformat(), text), text)
+        entries = reader.entries(line)
+        recognized += len(entries)
+        if not entries and line.strip() and len(unread) < UNREAD:
+            unread.append(line.strip())
+        for entry in filter(_is_search, entries):
+            time = _time(entry)
+            if time is None or not period[0] <= time < period[1]:
+                continue
+            searches, logged = searches + 1, logged + ("text" in entry)
+            text = " ".join((entry.get("text") or "").split())
+            if text:
+                found.setdefault((time.astimezone(UTC).date().isoformat(), text), text)
     if searches and not logged:
         raise ValueError(
             f"{file} has {searches} searches without their sentences: start the service with --log-queries, or leave "
             "the log out"
         )
-    return list(found.values())
+    return recognized
 
 
-def _request(line: str) -> dict[str, Any] | None:
-    """Return the entry of an answered search; None for another line."""
+def _is_search(entry: Mapping[str, Any]) -> bool:
+    expected = {"event": "request", "route": ROUTE, "status": 200}
+    return all(entry.get(name) == value for name, value in expected.items())
+
+
+def _time(entry: Mapping[str, Any]) -> datetime | None:
+    """Return the time of an entry; collectors of logs may have moved it to another key, as seconds."""
+    value = next((entry[key] for key in TIMES if key in entry), None)
     try:
-        entry = json.loads(line)
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value, UTC)
+        time = datetime.fromisoformat(str(value))
     except ValueError:
         return None
-    expected = {"event": "request", "route": ROUTE, "status": 200}
-    if not isinstance(entry, dict) or any(entry.get(name) != value for name, value in expected.items()):
-        return None
-    return entry
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:

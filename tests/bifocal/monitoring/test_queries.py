@@ -1,5 +1,6 @@
 """Queries from a log and from a file, unknown words, and languages."""
 
+import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,3 +79,57 @@ def test_languages_of_a_week_are_compared_with_those_of_the_reference() -> None:
     assert other_languages(shares, 20, expected_languages({"en": 1.0})) == Count(1, 20)
     assert other_languages(shares, 20, expected_languages(shares)) == Count(0, 20)
     assert other_languages({}, 0, ["en"]) is None
+
+
+ENTRY = line("2026-11-17T10:00:00.000+00:00", text="a red star").rstrip("\n")
+STARTED = json.dumps({"time": "2026-11-16T00:00:00.000+00:00", "level": "info", "event": "model in use"}) + "\n"
+
+
+def docker(text: str) -> str:
+    return json.dumps({"log": text, "stream": "stderr", "time": "2026-11-17T10:00:00.1Z"}) + "\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"2026-11-17T10:00:00.123456789+00:00 stderr F {ENTRY}\n",  # CRI
+        f"2026-11-17T10:00:00.1Z stderr P {ENTRY[:60]}\n2026-11-17T10:00:00.1Z stderr F {ENTRY[60:]}\n",  # in parts
+        docker(ENTRY + "\n"),
+        docker(ENTRY[:60]) + docker(ENTRY[60:] + "\n"),
+        json.dumps({"date": 1763373600.5, "log": ENTRY, "kubernetes": {"pod_name": "search-0"}}) + "\n",  # Fluent Bit
+        json.dumps({"date": 1763373600.5, "log": f"2026-11-17T10:00:00Z stderr F {ENTRY}"}) + "\n",
+        json.dumps({"message": ENTRY, "kubernetes": {}}) + "\n",  # Vector
+        json.dumps({"date": 1763373600.5, "log_processed": json.loads(ENTRY)}) + "\n",
+        json.dumps([{"log": ENTRY}, {"log": "another program"}]) + "\n",
+        f'kube.search: [1763373600.5, {{"log": {json.dumps(ENTRY)}}}]\n',
+        f"[pod/search-0/search] {ENTRY}\n",  # kubectl logs --prefix
+        f"{ENTRY[40:]}\n{ENTRY}\n{ENTRY[:40]}",  # rotated while it was written
+        json.dumps({key: value for key, value in json.loads(ENTRY).items() if key != "time"} | {"date": 1763373600.5}),
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_queries_are_read_as_collectors_of_logs_keep_them(tmp_path: Path, content: str, compressed: bool) -> None:
+    """The review of commit 097c66e: 0 of 100 queries, and no error."""
+    log, data = tmp_path / "search.log.1", (STARTED + content).encode()
+    log.write_bytes(gzip.compress(data) if compressed else data)
+    since, until = datetime(2025, 11, 16, tzinfo=UTC), UNTIL
+    assert read_queries([log], since, until) == ["a red star"]
+
+
+def test_a_sentence_of_two_rotated_files_counts_once_a_day(tmp_path: Path) -> None:
+    logs = [tmp_path / "search.log.1", tmp_path / "search.log"]
+    for log in logs:
+        log.write_text(ENTRY + "\n")
+    assert read_queries(logs, SINCE, UNTIL) == ["a red star"]
+
+
+def test_logs_without_any_line_of_the_service_are_an_error_with_their_first_lines(tmp_path: Path) -> None:
+    log, empty = tmp_path / "search.log", tmp_path / "new.log"
+    empty.touch()
+    log.write_text("one\n\n" + json.dumps({"log": "two"}) + f"\n{ENTRY[:40]}\nfour\n")
+    with pytest.raises(
+        ValueError, match=r"no line of .*search\.log.* The first lines are 'one'; '{\"log\": \"two\"}'; "
+    ):
+        read_queries([empty, log], SINCE, UNTIL)
+    log.write_text(STARTED)
+    assert read_queries([empty, log], SINCE, UNTIL) == []
