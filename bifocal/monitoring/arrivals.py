@@ -50,6 +50,10 @@ class Ledger:
         added = new[list(FIELDS)].assign(day=day.isoformat())
         self.table = pd.concat([self.table, added], ignore_index=True) if len(self.table) else added
 
+    def old(self, collection: Collection) -> Arrivals:
+        """Return the images of the collection that were there at the start."""
+        return _arrivals(_images(collection).merge(self.table[self.table["day"] == ""], on=list(FIELDS)))
+
     def arrivals(self, collection: Collection, until: date, days: int) -> Arrivals:
         """Return the images of the collection that came in the ``days`` days up to ``until``."""
         since = (until - timedelta(days=days)).isoformat()

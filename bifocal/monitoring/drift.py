@@ -45,6 +45,8 @@ class Thresholds:
         least: images and queries that a week needs; with fewer, their tests are left out.
         least_change: change by name of a test that is reported; a smaller one is not, however certain it is.
         sample: sizes of the samples.
+        keep_queries: whether a reference has the sentences of its queries. Without them, the logs of its days are read
+            again after a promotion.
 
     Raises:
         ValueError: the permutations are too few for the rate, or there is no test with such a name.
@@ -55,6 +57,7 @@ class Thresholds:
     least: int = 50
     least_change: Mapping[str, float] = field(default_factory=dict)
     sample: SampleSizes = field(default_factory=SampleSizes)
+    keep_queries: bool = False
 
     def __post_init__(self) -> None:
         """Check the names, and that the smallest p-value is below the smallest level."""

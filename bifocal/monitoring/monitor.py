@@ -14,7 +14,7 @@ from bifocal.monitoring.drift import Thresholds, compare
 from bifocal.monitoring.observations import Observations, Observer
 from bifocal.monitoring.page import NewImages, monitoring_page
 from bifocal.monitoring.probes import read_pairs
-from bifocal.monitoring.queries import read_queries
+from bifocal.monitoring.queries import read_queries, sample
 from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
 from bifocal.report.html import render
@@ -56,8 +56,8 @@ class Monitor:
     probes: Path | None = None
 
     def has_reference(self) -> bool:
-        """Whether the folder has a reference of this model."""
-        return (self.folder / REFERENCE).is_dir() and self.reference().model == model_hash(self.artifacts.onnx)
+        """Whether the folder has a reference, of this model or of a former one."""
+        return (self.folder / REFERENCE).is_dir()
 
     def reference(self) -> Reference:
         """Read the reference."""
@@ -71,19 +71,45 @@ class Monitor:
             ValueError: they do not belong to one model.
         """
         observer, model = self._observer()
-        sizes, ledger = self.thresholds.sample, Ledger(self.folder / LEDGER)
+        ledger = Ledger(self.folder / LEDGER)
         ledger.start(observer.collection)
-        everything = all_images(observer.collection)
-        observations = self._observe(observer, everything, day, days, sizes.reference_images, sizes.reference_queries)
-        reference = Reference(model, day, observations)
+        everything, sentences = all_images(observer.collection), self._sentences(day, days)
+        reference = self._reference(observer, model, everything, day, days, sentences)
         reference.write(self.folder / REFERENCE)
         ledger.write()
         return reference
 
+    def _renewed_reference(self, former: Reference, observer: Observer, model: str, day: date, days: int) -> Reference:
+        """Observe the images and queries of a former model's reference with this model, and write that.
+
+        Otherwise each promotion would make the week before it the reference, and a slow drift would never be seen.
+        """
+        ledger = Ledger(self.folder / LEDGER)
+        images = ledger.old(observer.collection)
+        if len(images.rows) < self.thresholds.least:  # the collection is another one
+            return self.write_reference(day, days)
+        sentences, of_days = former.sentences, (former.day, former.days)
+        if sentences is None:
+            sentences = self._sentences(former.day, former.days)
+        if len(sentences) < self.thresholds.least:  # the logs of those days are gone
+            sentences, of_days = self._sentences(day, days), (day, days)
+        reference = self._reference(observer, model, images, *of_days, sentences)
+        reference.write(self.folder / REFERENCE)
+        return reference
+
+    def _reference(
+        self, observer: Observer, model: str, images: Arrivals, day: date, days: int, sentences: Sequence[str]
+    ) -> Reference:
+        sizes = self.thresholds.sample
+        observations = self._observe(observer, images, sentences, sizes.reference_images, sizes.reference_queries)
+        kept = sample(sentences, sizes.reference_queries, observer.seed) if self.thresholds.keep_queries else None
+        return Reference(model, day, observations, days, kept)
+
     def compare(self, day: date, days: int) -> Week:
         """Compare ``days`` days up to ``day`` with the reference; write the results, the page and Prometheus' file.
 
-        A second run for the same day writes the same results.
+        After a promotion, the images and queries of the reference are observed again with the new model. A second run
+        for the same day writes the same results.
 
         Raises:
             FileNotFoundError: there is no model, collection, index or reference.
@@ -92,15 +118,12 @@ class Monitor:
         reference = self.reference()
         observer, model = self._observer()
         if reference.model != model:
-            raise ValueError(
-                f"the reference in {self.folder} is of a model with hash {reference.model[:12]}, the model of "
-                f"{self.artifacts.onnx} has {model[:12]}: write a new reference with --reference"
-            )
+            reference = self._renewed_reference(reference, observer, model, day, days)
         ledger = Ledger(self.folder / LEDGER)
         ledger.record(observer.collection, day)
         ledger.write()
         arrivals, sizes = ledger.arrivals(observer.collection, day, days), self.thresholds.sample
-        observations = self._observe(observer, arrivals, day, days, sizes.images, sizes.queries)
+        observations = self._observe(observer, arrivals, self._sentences(day, days), sizes.images, sizes.queries)
         counts = {
             "new images": len(arrivals.rows),
             "rejected images": len(arrivals.rejected),
@@ -129,11 +152,13 @@ class Monitor:
             raise ValueError(f"another model computed {self.artifacts.collection}: embed the collection again")
         return Observer(onnx, Embedder(onnx), collection, index), model
 
-    def _observe(
-        self, observer: Observer, arrivals: Arrivals, day: date, days: int, images: int, queries: int
-    ) -> Observations:
+    def _sentences(self, day: date, days: int) -> list[str]:
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
-        sentences = read_queries(self.queries, end - timedelta(days=days), end)
+        return read_queries(self.queries, end - timedelta(days=days), end)
+
+    def _observe(
+        self, observer: Observer, arrivals: Arrivals, sentences: Sequence[str], images: int, queries: int
+    ) -> Observations:
         pairs = None if self.probes is None else read_pairs(self.probes)
         return observer.observe(arrivals, sentences, pairs, images, queries)
 

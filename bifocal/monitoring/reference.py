@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from hashlib import sha256
@@ -23,17 +23,22 @@ DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.
 
 @dataclass(frozen=True)
 class Reference:
-    """Observations of a model's own data. Its files have vectors, counts and hashes: no query, and no caption.
+    """Observations of a model's own data. Its files have vectors, counts and hashes: no caption, and a query only if
+    the thresholds say so.
 
     Attributes:
         model: SHA-256 of the exported model, see ``bifocal.serving.identity.model_hash``.
         day: on which it was written.
         observations: of the data.
+        days: number of days of its queries, up to ``day``.
+        sentences: its queries, to observe them again with another model; None if they are not kept.
     """
 
     model: str
     day: date
     observations: Observations
+    days: int = 7
+    sentences: Sequence[str] | None = None
 
     @property
     def name(self) -> str:
@@ -54,6 +59,8 @@ class Reference:
             "schema_version": SCHEMA_VERSION,
             "model": self.model,
             "day": self.day.isoformat(),
+            "days": self.days,
+            "sentences": None if self.sentences is None else list(self.sentences),
             "unusable": asdict(seen.unusable),
             "unknown_words": _optional(seen.unknown_words),
             "languages": dict(seen.languages),
@@ -88,7 +95,9 @@ class Reference:
             nothing_found=_count(content["nothing_found"]),
             probes=_probes(pd.read_parquet(probes)) if probes.is_file() else None,
         )
-        return cls(content["model"], date.fromisoformat(content["day"]), seen)
+        # Former versions kept neither the days nor the sentences.
+        days, sentences = content.get("days", 7), content.get("sentences")
+        return cls(content["model"], date.fromisoformat(content["day"]), seen, days, sentences)
 
 
 def _optional(count: Count | None) -> dict[str, int] | None:

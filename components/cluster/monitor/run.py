@@ -19,7 +19,7 @@ REFERENCE_PAGE = "<!doctype html><title>Monitoring</title><p>This run wrote the 
 
 
 def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, monitoring: Path) -> dict[str, float]:
-    """Compare the days up to yesterday with the reference, or write it for a new champion; send crossed thresholds."""
+    """Compare the days up to yesterday with the reference, or write the first one; send crossed thresholds."""
     day = datetime.now(UTC).date() - timedelta(days=1)
     with TemporaryDirectory() as work:
         folder = Path(work) / "monitoring"
@@ -34,7 +34,7 @@ def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, mon
             monitor.write_reference(day, params.days)
             Storage().upload(folder, params.folder)
             write_text(monitoring / PAGE, REFERENCE_PAGE.format(day=day))
-            log_line(f"{params.folder} has no reference of this model: the days until {day} are now the reference")
+            log_line(f"{params.folder} has no reference: the days until {day} are now the reference")
             return {"references": 1.0}
         week = monitor.compare(day, params.days)
         for name in (PAGE, RESULTS):

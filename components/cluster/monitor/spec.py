@@ -25,6 +25,7 @@ class MonitorPolicy(StrictModel):
     false_alarm_rate: float = Field(gt=0, lt=1)
     permutations: int = Field(ge=100)
     least: Size
+    keep_queries: bool = Field(default=False, description="whether the reference has the sentences of users")
     sample: SampleSizes
     least_change: dict[str, Change] = Field(description="by name of a test, see ``bifocal.monitoring.TESTS``")
 

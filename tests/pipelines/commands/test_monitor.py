@@ -205,16 +205,27 @@ def test_after_a_new_reference_no_image_is_new(built: World, tmp_path: Path, mlf
     assert content["counts"]["new images"] == 0
 
 
-def test_another_model_needs_a_new_reference(built: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sentences", "logs"), [(True, False), (False, True), (False, False)])
+@pytest.mark.usefixtures("mlflow_store")
+def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentences: bool, logs: bool) -> None:
+    """The review of commit 097c66e: with weekly promotions, nothing was ever compared."""
+    file, target = tmp_path / "thresholds.yaml", tmp_path / "monitoring"
+    file.write_text(THRESHOLDS.read_text().replace("keep_queries: false", f"keep_queries: {str(sentences).lower()}"))
+    options = ("--thresholds", str(file), "--to", str(target))
+    built.embed(TRAINED)
+    assert built.run(*options, "--reference", "--until", "2026-11-01").exit_code == 0
     other = World(built.demo, tmp_path, built.vectors)
-    shutil.copytree(built.folder / "monitoring", tmp_path / "monitoring")
     shutil.copy(built.folder / "probes.csv", tmp_path)
     shutil.copytree(built.folder / "run" / ONNX, tmp_path / "run" / ONNX)
     (tmp_path / "run" / ONNX / "preprocessing.json").open("a").write("\n")
-    other.log.touch()
-    other.embed(TRAINED)
-    with pytest.raises(ValueError, match="write a new reference"):
-        other.run()
+    other.log.write_text("".join(line for line in built.log.open() if logs or "2026-11-13" in line))
+    other.embed(STYLED)
+    assert other.run(*options, "--until", "2026-11-15").exit_code == CROSSED
+    crossed = {name for name, finding in other.values("2026-11-15").items() if finding["crossed"]}
+    assert crossed >= {"images", *(["unknown_words"] if sentences or logs else [])}
+    assert json.loads((target / "reference/reference.json").read_text())["day"] == (
+        "2026-11-01" if sentences or logs else "2026-11-15"
+    )
 
 
 def test_thresholds_are_checked(built: World, tmp_path: Path) -> None:
