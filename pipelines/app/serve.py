@@ -29,6 +29,14 @@ def check_port(host: str, port: int) -> None:
             raise OSError(f"port {port} is in use: name another one, such as --port {port + 1}") from error
 
 
+def raise_file_limit() -> None:
+    """Let this process open as many connections as the system allows."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 @click.command()
 @run_option
 @click.option("--model", metavar="URI", help="Registered model with its release, such as models:/bifocal@champion.")
@@ -40,8 +48,12 @@ def check_port(host: str, port: int) -> None:
 @click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--open", "is_open", is_flag=True, help="Without keys, answer everybody who reaches another --host.")
 @click.option("--allowed-host", "hosts", multiple=True, help="Name that clients call the service by; repeatable.")
 @click.option("--cors-origin", "origins", multiple=True, help="Origin whose pages may call the API; repeatable.")
+@click.option(
+    "--trusted-proxy", "proxies", multiple=True, help="Address of a proxy whose X-Forwarded-For names the client."
+)
 @click.option("--max-requests", type=click.IntRange(1), default=1024, show_default=True, help="Requests at a time.")
 @click.option("--decoders", type=click.IntRange(1), default=1, show_default=True, help="Images decoded at a time.")
 @click.option(
@@ -72,8 +84,10 @@ def serve_command(
     images: Path | None,
     host: str,
     port: int,
+    is_open: bool,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
+    proxies: tuple[str, ...],
     max_requests: int,
     decoders: int,
     rate: float,
@@ -88,9 +102,11 @@ def serve_command(
     delete items. BIFOCAL_MAX_CHARACTERS, BIFOCAL_MAX_IMAGE_BYTES and BIFOCAL_MAX_PIXELS limit a request.
     """
     import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     from bifocal.serving.limits import Limits
     from bifocal.serving.service.app import create_app
+    from bifocal.serving.service.connections import limit_connections
     from bifocal.serving.service.observation import JSONFormatter
     from bifocal.serving.service.settings import Settings, read_keys
     from pipelines.app.serve_sources import ReleaseSource, open_candidate, open_deletions, open_source
@@ -102,19 +118,29 @@ def serve_command(
     keys, admin = read_keys(os.environ)
     if admin is not None and deletions is None and not isinstance(source, ReleaseSource):
         raise click.UsageError("BIFOCAL_ADMIN_KEY may delete: name the file that keeps the ids, with --deletions")
-    local = (*LOCAL, f"[{LOCAL[-1]}]") if host in LOCAL else ("*",)
+    names = (*LOCAL, f"[{LOCAL[-1]}]")
+    unguarded = host not in LOCAL and not keys
+    if unguarded and not is_open:
+        raise click.UsageError(
+            f"--host {host} answers everybody who reaches it: set BIFOCAL_API_KEYS, or say so with --open"
+        )
     settings = Settings(
         limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
-        admin_key=admin, origins=origins, hosts=hosts or local, log_queries=log_queries, threads=os.cpu_count() or 1,
-        originals=host in LOCAL if originals is None else originals,
-        decoders=decoders,
+        admin_key=admin, origins=origins, hosts=hosts or (names if host in LOCAL or unguarded else ("*",)),
+        addresses=unguarded and not hosts, log_queries=log_queries, threads=os.cpu_count() or 1,
+        originals=host in LOCAL if originals is None else originals, decoders=decoders,
     )  # fmt: skip
     check_port(host, port)
     handler = logging.StreamHandler()
     handler.setFormatter(JSONFormatter(redact))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    if unguarded:
+        logging.getLogger(__name__).warning("no keys: everybody who reaches this service may search and read items")
+    raise_file_limit()
     app = create_app(source, settings, open_deletions(source, deletions), poll, candidate)
     uvicorn.run(
         app, host=host, port=port, log_config=None, access_log=False,
-        server_header=False, timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,
+        http=limit_connections(AutoHTTPProtocol), ws="none", proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies), server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,
     )  # fmt: skip

@@ -16,7 +16,8 @@ from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import ModelSource
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.routes.admission import API, Admission, error_response
+from bifocal.serving.service.routes.access import API
+from bifocal.serving.service.routes.admission import Admission, error_response
 from bifocal.serving.service.routes.api import CLIENT, api_router
 from bifocal.serving.service.routes.inference import inference_router
 from bifocal.serving.service.routes.pages import page_router, probe_router

@@ -20,12 +20,15 @@ class Settings:
     max_body_bytes: int = 65_536  # of a request in JSON
     max_requests: int = 1024  # at a time; further ones are answered with 429
     max_uploads: int = 16  # image files at a time: each is held in memory
-    requests_per_second: float = 0.0  # of a client, on average; 0 means no limit
-    body_seconds: float = 20.0  # longest time in which the body of a request arrives
+    max_requests_of_address: int = 256  # at a time
+    max_uploads_of_address: int = 8
+    requests_per_second: float = 0.0  # of a key, or of an address without a valid one; 0 means no limit
+    body_seconds: float = 20.0  # in which the body of a request arrives, and a part of an answer is taken
     api_keys: frozenset[str] = frozenset()  # empty if the service needs no key
     admin_key: str | None = None  # may delete items; None if nobody may
     origins: tuple[str, ...] = ()  # web origins whose pages may call the service
     hosts: tuple[str, ...] = ("*",)  # accepted values of the header Host without the port
+    addresses: bool = False  # whether the header Host may be any IP address: no other site has a name for it
     log_queries: bool = False
     originals: bool = False  # send image files as they are: their EXIF data may name a place
     threads: int = 2  # requests that are computed at a time
@@ -33,6 +36,13 @@ class Settings:
 
 
 def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | None]:
-    """Return the keys of clients and the key that may delete, from the environment."""
+    """Return the keys of clients and the key that may delete, from the environment.
+
+    Raises:
+        ValueError: a variable is set, but has no key: a service would be open by mistake.
+    """
+    for name in (API_KEYS, ADMIN_KEY):
+        if name in environment and not environment[name].replace(",", "").strip():
+            raise ValueError(f"{name} is set but has no key: set one, or unset it")
     keys = (key.strip() for key in environment.get(API_KEYS, "").split(","))
-    return frozenset(key for key in keys if key), environment.get(ADMIN_KEY) or None
+    return frozenset(key for key in keys if key), environment.get(ADMIN_KEY, "").strip() or None

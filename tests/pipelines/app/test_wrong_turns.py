@@ -81,6 +81,12 @@ def test_a_port_in_use_is_named_before_a_model_is_loaded(run: Path, command: Com
     assert sentence(result) == f"port {port} is in use: name another one, such as --port {port + 1}"
 
 
+def test_another_host_needs_keys_or_the_word_open(run: Path, command: Command) -> None:
+    result = command("serve", "--run", run, "--host", "0.0.0.0")
+    assert "set BIFOCAL_API_KEYS, or say so with --open" in result.output
+    assert result.exit_code == 2
+
+
 def test_a_truncated_graph_gets_one_sentence(run: Path, command: Command, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

@@ -1,11 +1,9 @@
-"""ASGI middleware in front of all routes: keys, limits, bodies, headers, metrics and the log."""
+"""ASGI middleware in front of all routes: access, counts, bodies, headers, metrics and the log."""
 
 import asyncio
-import hmac
 import logging
-import math
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -14,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from bifocal.serving.service.observation import Metrics, log_request
+from bifocal.serving.service.routes.access import GUARDED, INFERENCE, UPLOADS, Access, address_of
 from bifocal.serving.service.settings import Settings
 
 Message = MutableMapping[str, Any]
@@ -21,10 +20,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-API, UPLOADS, INFERENCE = "/api/v1/", "/api/v1/search/image", "/v2"
-GUARDED = (API, "/metrics", f"{INFERENCE}/models")
-"""Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
-MAX_CLIENTS = 10_000
 METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 SECURITY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -41,8 +36,9 @@ class Admission:
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
-        self.active = self.uploads = 0
-        self._rates = RateLimit(settings.requests_per_second)
+        self._access = Access(settings)
+        self._active: Counter[str] = Counter()
+        self._uploads: Counter[str] = Counter()  # with image files, by address
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -56,13 +52,17 @@ class Admission:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message).update(SECURITY)
-            await send(message)
+            try:
+                async with asyncio.timeout(self.settings.body_seconds):
+                    await send(message)
+            except TimeoutError as error:
+                raise _Disconnected from error  # a client that does not read may not hold an answer
 
-        upload = self._is_upload(scope)
-        self.active, self.uploads = self.active + 1, self.uploads + upload
-        self.metrics.active.set(self.active)
+        upload, address = self._is_upload(scope), address_of(scope)
+        self._count(address, 1, upload)
         try:
-            self._check(scope, upload)
+            self._access.check(scope)
+            self._check_count(scope, address)
             await self.app(scope, await self._read_body(scope, receive, upload), send_checked)
         except HTTPException as refusal:
             await error_response(refusal.status_code, refusal.detail, refusal.headers)(scope, receive, send_checked)
@@ -73,11 +73,17 @@ class Admission:
             if status == 0:
                 await error_response(500, "the service failed: see its log")(scope, receive, send_checked)
         finally:
-            self.active, self.uploads = self.active - 1, self.uploads - upload
-            self.metrics.active.set(self.active)
+            self._count(address, -1, -upload)
             route = getattr(scope.get("route"), "path", "none")
             method = scope["method"] if scope["method"] in METHODS else "other"
             log_request(self.metrics, state, method, route, status, start)
+
+    def _count(self, address: str, request: int, upload: int) -> None:
+        for counts, change in ((self._active, request), (self._uploads, upload)):
+            counts[address] += change
+            if not counts[address]:
+                del counts[address]
+        self.metrics.active.set(self._active.total())
 
     def _is_upload(self, scope: Message) -> bool:
         """Return whether the body may hold image files; a body of sentences is small."""
@@ -88,25 +94,16 @@ class Admission:
             )
         return bool(scope["path"] == UPLOADS)
 
-    def _check(self, scope: Message, upload: bool) -> None:
-        """Raise 400, 401, 403 or 429 for a request that may not go on."""
-        headers = dict(scope["headers"])
-        if "*" not in self.settings.hosts and _host(headers.get(b"host", b"")) not in self.settings.hosts:
-            raise HTTPException(400, "the header Host names another host: see --allowed-host")
-        if not scope["path"].startswith(GUARDED) or scope["method"] == "OPTIONS":
-            return
-        key = _bearer(headers.get(b"authorization", b""))
-        admin = self.settings.admin_key is not None and hmac.compare_digest(key, self.settings.admin_key.encode())
-        known = [hmac.compare_digest(key, valid.encode()) for valid in self.settings.api_keys]
-        if known and not admin and not any(known):
-            raise HTTPException(401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"})
-        if scope["method"] == "DELETE" and not admin:
-            raise HTTPException(403, "deleting needs the admin key of the service")
-        if self.active > self.settings.max_requests or (upload and self.uploads > self.settings.max_uploads):
+    def _check_count(self, scope: Message, address: str) -> None:
+        """Raise 429 if too many requests are being answered, of all clients or of an address."""
+        active, uploads, settings = self._active[address], self._uploads[address], self.settings
+        if scope["path"].startswith(GUARDED) and (
+            self._active.total() > settings.max_requests
+            or self._uploads.total() > settings.max_uploads
+            or active > settings.max_requests_of_address
+            or uploads > settings.max_uploads_of_address
+        ):
             raise HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
-        wait = self._rates.wait(key.decode("latin-1") or str((scope.get("client") or ("",))[0]))
-        if wait > 0:
-            raise HTTPException(429, "too many requests per second: try again", {"retry-after": str(math.ceil(wait))})
 
     async def _read_body(self, scope: Message, receive: Receive, upload: bool) -> Receive:
         """Read the body, and return a ``receive`` that has it."""
@@ -140,27 +137,6 @@ class Admission:
         return receive_body
 
 
-class RateLimit:
-    """Token buckets of clients: ``rate`` requests per second on average, and twice as many at once."""
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, client: str, now: float | None = None) -> float:
-        """Count a request; return 0 if it may go on, else the seconds until the next one may."""
-        if not self.rate:
-            return 0.0
-        now, burst = time.monotonic() if now is None else now, max(1.0, 2 * self.rate)
-        tokens, last = self._buckets.pop(client, (burst, now))
-        tokens = min(burst, tokens + (now - last) * self.rate)
-        allowed = tokens >= 1
-        self._buckets[client] = (tokens - allowed, now)
-        while len(self._buckets) > MAX_CLIENTS:
-            self._buckets.popitem(last=False)
-        return 0.0 if allowed else (1 - tokens) / self.rate
-
-
 class _Disconnected(Exception):
     """The client went away before its body was complete."""
 
@@ -168,14 +144,3 @@ class _Disconnected(Exception):
 def error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return the answer to a request that failed."""
     return JSONResponse({"error": reason}, status, headers)
-
-
-def _host(value: bytes) -> str:
-    """Return a header ``Host`` without its port, such as "localhost" or "[::1]"."""
-    name, _, port = value.decode("latin-1").rpartition(":")
-    return name if port.isdigit() and name else value.decode("latin-1")
-
-
-def _bearer(value: bytes) -> bytes:
-    scheme, _, key = value.partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else b""

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.thumbnails import SIDES
 from bifocal.serving.service.requests import BrowseRequest, Click, ExplainRequest, SearchRequest, Sentence
-from bifocal.serving.service.routes.admission import API
+from bifocal.serving.service.routes.access import API
 from bifocal.serving.service.routes.json_bodies import JSONRoute
 from bifocal.serving.service.schema import ComparisonState, Explanation, Information, ItemDetails, Page, Results
 
@@ -56,7 +56,7 @@ def api_router(handlers: Handlers) -> APIRouter:
     @router.post("/search/image", openapi_extra=IMAGE_BODY)
     async def search_image(
         request: Request,
-        content_type: Annotated[str, Header()] = BINARY,
+        content_type: Annotated[str, Header()] = "",
         plus: Annotated[list[Sentence] | None, Query()] = None,
         minus: Annotated[list[Sentence] | None, Query()] = None,
         where: Annotated[str, Query(description='JSON, such as {"year": {"min": 2000}}')] = "{}",

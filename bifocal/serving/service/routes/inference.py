@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.limits import chunks
 from bifocal.serving.pixels import DecodedImage
 from bifocal.serving.service.handlers import Handlers
-from bifocal.serving.service.routes.admission import INFERENCE
+from bifocal.serving.service.routes.access import INFERENCE
 from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute
 from bifocal.serving.service.served_model import ServedModel
 

@@ -22,9 +22,9 @@ from bifocal.serving.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.observation import JSONFormatter
-from bifocal.serving.service.routes.admission import RateLimit
+from bifocal.serving.service.routes.rates import RateLimit
 from bifocal.serving.service.served_model import ServedModel
-from bifocal.serving.service.settings import Settings
+from bifocal.serving.service.settings import Settings, read_keys
 from tests.bifocal.serving.runs import COLLECTION, LoadedSource
 
 SEARCH = "/api/v1/search"
@@ -78,8 +78,86 @@ def test_only_configured_origins_may_call(guarded: TestClient) -> None:
         answer = guarded.options(SEARCH, headers={"origin": origin, **request})
         assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
         refused = guarded.get("/api/v1/info", headers={"origin": origin})
-        assert refused.status_code == 401
+        assert refused.status_code == (401 if allowed else 403)
         assert ("access-control-allow-origin" in refused.headers) is allowed
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({}, True),
+        ({"sec-fetch-site": "same-origin", "origin": "http://localhost"}, True),
+        ({"sec-fetch-site": "none"}, True),
+        ({"origin": "http://localhost"}, True),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "same-site", "origin": "http://other.localhost"}, False),
+        ({"origin": "http://evil.example"}, False),
+        ({"origin": "null"}, False),
+        ({"sec-fetch-site": "cross-site", "origin": "https://mine.example"}, True),
+    ],
+)
+def test_requests_for_pages_of_other_sites_are_refused(
+    guarded: TestClient, headers: dict[str, str], allowed: bool
+) -> None:
+    key = {"authorization": "Bearer blue"}
+    for method, path in (("GET", "/api/v1/info"), ("POST", SEARCH), ("POST", "/v2/models/bifocal/infer")):
+        answer = guarded.request(method, path, headers=headers | key, json={"text": "a"} if method == "POST" else None)
+        assert (answer.status_code != 403) is allowed
+    assert guarded.get("/healthz", headers=headers).status_code == 200
+
+
+def test_an_upload_names_its_type(guarded: TestClient) -> None:
+    answer = guarded.post(f"{SEARCH}/image", content=b"x", headers={"authorization": "Bearer blue"})
+    assert answer.status_code == 415
+
+
+def test_invented_keys_have_the_rate_of_their_address(source: LoadedSource) -> None:
+    keys = {"api_keys": frozenset(["blue"]), "requests_per_second": 0.01}
+    for settings, first in (({"requests_per_second": 0.01}, 200), (keys, 401)):
+        with client(source, **settings) as opened:
+            invented = [
+                {"authorization": f"Bearer {number}", "x-forwarded-for": f"10.0.0.{number}"} for number in range(5)
+            ]
+            statuses = [opened.get("/api/v1/info", headers=headers).status_code for headers in invented]
+            assert statuses == [first, 429, 429, 429, 429]
+
+
+def test_wrong_keys_are_throttled_and_a_missing_one_is_no_guess(source: LoadedSource) -> None:
+    with client(source, api_keys=frozenset(["blue"])) as opened:
+        assert [opened.get("/api/v1/info").status_code for _ in range(40)] == [401] * 40
+        guesses = [opened.get("/api/v1/info", headers={"authorization": f"Bearer {n}"}).status_code for n in range(40)]
+        assert guesses == [401] * 20 + [429] * 20
+        assert opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}).status_code == 429
+        assert opened.get("/healthz").status_code == 200
+
+
+def test_an_address_has_a_part_of_all_requests(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client(source, max_requests_of_address=0) as opened:
+        assert opened.get("/api/v1/info").status_code == 429
+        assert opened.get("/readyz").status_code == 200
+    with client(source, max_uploads_of_address=0) as opened:
+        upload = opened.post(f"{SEARCH}/image", content=b"x", headers={"content-type": "image/png"})
+        assert upload.status_code == 429
+        assert opened.post(SEARCH, json={"text": "a"}).status_code == 200
+
+
+def test_an_open_service_accepts_addresses_and_listed_names(source: LoadedSource) -> None:
+    with client(source, hosts=("localhost",), addresses=True) as opened:
+        for host, accepted in (
+            ("10.0.0.7:8080", True),
+            ("[::1]:8080", True),
+            ("localhost", True),
+            ("evil.example", False),
+        ):
+            for path in ("/", "/healthz", "/api/v1/info"):
+                assert (opened.get(path, headers={"host": host}).status_code == 200) is accepted
+
+
+@pytest.mark.parametrize("value", ["", " ", ",", " , "])
+@pytest.mark.parametrize("name", ["BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"])
+def test_an_empty_list_of_keys_is_an_error(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is set but has no key"):
+        read_keys({name: value})
 
 
 def test_requests_per_second_are_limited_for_each_key(source: LoadedSource) -> None:
