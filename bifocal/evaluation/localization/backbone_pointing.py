@@ -1,6 +1,6 @@
 """Pointing by the backbone: guesses and refusals of the pointing head that is served with the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -23,9 +23,15 @@ from bifocal.search.heatmap import peak
 from bifocal.serving.pointing import Place, Pointer
 from bifocal.serving.pointing.pointer import open_head
 from bifocal.serving.service.phrases import split_phrases
+from bifocal.text.tokens import tokenize
 
 MEASURED_IMAGES = 100
 """Images whose phrases with boxes are pointed at, at most."""
+PLACES = frozenset([
+    "left", "right", "front", "back", "background", "foreground", "middle", "center", "side", "top", "bottom",
+    "distance", "it", "them", "him", "they",
+])  # fmt: skip
+"""Words between the separators of a caption that name no thing."""
 NOTE = (
     "Phrases of captions, and phrases of other images' captions, in images of the split. The pointing head mixes the "
     "classes of the backbone and was not trained on these images. A ring is a guess, with the probability that the "
@@ -131,9 +137,29 @@ def _item(thumbnails: Thumbnails, image: str, phrase: str, place: Place) -> Gall
     return GalleryItem([shown], f"{phrase!r}: a guess", badge)
 
 
+def things(captions: Sequence[str]) -> list[str]:
+    """Return the phrases of an image that most captions agree on: the rarest word of each is in the most captions.
+
+    Phrases that name no thing, such as "left" and "playing", are left out.
+
+    Example:
+        >>> things(["A brown dog playing on the left.", "A brown dog on grass", "The brown dog jumps"])
+        ['brown dog']
+    """
+    phrases = {phrase.text.lower() for caption in captions for phrase in split_phrases(caption)}
+    named = [phrase for phrase in sorted(phrases) if any(_is_thing(word) for word in phrase.split())]
+    words = [set(tokenize(caption)) for caption in captions]
+    agreed = [min((sum(word in own for own in words) for word in tokenize(phrase)), default=0) for phrase in named]
+    return [phrase for phrase, count in zip(named, agreed, strict=True) if count == max(agreed)]
+
+
+def _is_thing(word: str) -> bool:
+    return word not in PLACES and not word.endswith("ing")
+
+
 def _draw(captions: list[str], rng: np.random.Generator) -> str:
-    phrases = [phrase.text for caption in captions for phrase in split_phrases(caption)]
-    return phrases[rng.integers(len(phrases))].lower() if phrases else ""
+    phrases = things(captions)
+    return phrases[rng.integers(len(phrases))] if phrases else ""
 
 
 def _content(subject: Subject, image: str) -> bytes:

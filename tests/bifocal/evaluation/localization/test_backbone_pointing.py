@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from bifocal.evaluation import BackbonePointing
 from bifocal.evaluation.base import Subject
+from bifocal.evaluation.localization.backbone_pointing import things
 from bifocal.evaluation.page import build_page
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.localization.heads import ClassMixture
@@ -92,3 +93,15 @@ def test_features_without_a_classifier_give_the_reason(
     save_file({k: v for k, v in state.items() if "classifier" not in k}, tmp_path / "weights.safetensors")
     without = replace(with_backbone, features=FeatureStore(tmp_path))
     assert "2 missing (classifier.bias, classifier.weight)" in BackbonePointing(head(folder, 0.0))(without).skipped
+
+
+def test_phrases_of_the_gallery_are_things_that_captions_agree_on() -> None:
+    captions = [
+        "A girl is playing, on the left.",
+        "A girl in a red shirt plays",
+        "Playing in a red shirt",
+        "jeeps packed",
+    ]
+    assert things(captions) == ["girl", "red shirt"]
+    assert things(["Left, playing in front."]) == []
+    assert things(["A dog running in the snow"]) == ["dog running", "snow"]
