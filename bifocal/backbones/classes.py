@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.functional import normalize
 
 WEIGHT = "weight"
 
@@ -46,6 +48,15 @@ def imagenet_classes() -> Classes:
         [info.index_to_description(number).split(", ") for number in numbers],
         [info.index_to_description(number, detailed=True) for number in numbers],
     )
+
+
+def class_vectors(synonyms: Tensor, classes: Tensor, definitions: Tensor) -> Tensor:
+    """Return the vectors (K, d) of K classes: normalized sums of their synonyms (S, d) and definitions (K, d).
+
+    ``classes`` (S,) int64 is the number of each synonym's class. Each part is normalized before the sum.
+    """
+    names = torch.zeros_like(definitions).index_add_(0, classes, normalize(synonyms, dim=1))
+    return normalize(normalize(names, dim=1) + normalize(definitions, dim=1), dim=1)
 
 
 def write_classes(file: Path, classes: Classes) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
 
+from bifocal.backbones.classes import class_vectors
 from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.serving.pointing.head import DESCRIPTION, FOLDER, GRAPH
-from bifocal.serving.pointing.similarity import SENTENCES, VECTORS, unit
+from bifocal.serving.pointing.similarity import SENTENCES, VECTORS
 from bifocal.text.transformer.tokenizer import TOKENIZER
 
 SIZE = 320
@@ -32,7 +33,8 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
     """
     if not (head / SENTENCES).is_file():
         raise ValueError("a search without training needs a sentence encoder beside the backbone, and there is none")
-    vectors = class_vectors(head)
+    stored = load_file(head / VECTORS)
+    vectors = class_vectors(stored["synonyms"], stored["classes"].long(), stored["definitions"]).numpy()
     (folder / "text").mkdir(parents=True, exist_ok=True)
     onnx.save(
         _image_graph(onnx.load(head / GRAPH), vectors - vectors.mean(axis=0), size), folder / "image_encoder.onnx"
@@ -44,14 +46,6 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
     preprocessing = {"decoded_side": DECODED_SCALE * size, "interpolation": interpolation, "size": size}
     (folder / "preprocessing.json").write_text(json.dumps(preprocessing, indent=2) + "\n")
     shutil.copytree(head, folder / FOLDER, dirs_exist_ok=True)
-
-
-def class_vectors(head: Path) -> NDArray[np.float32]:
-    """Return the vectors (K, d) of the classes of a head: normalized sums of their names and definitions."""
-    stored = load_file(head / VECTORS)
-    names = np.zeros_like(stored["definitions"])
-    np.add.at(names, stored["classes"], stored["synonyms"])
-    return unit(unit(names) + stored["definitions"])
 
 
 def _image_graph(model: onnx.ModelProto, vectors: NDArray[np.float32], size: int) -> onnx.ModelProto:

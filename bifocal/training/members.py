@@ -8,6 +8,7 @@ from typing import Any
 
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
+from bifocal.progress import log_line
 from bifocal.training.blending import choose_blend
 from bifocal.training.distributed import World
 from bifocal.training.initialization.base import Initialization, initialize
@@ -38,19 +39,23 @@ def train_members(
     members: int = 1,
     seed: int = 0,
     initialization: Initialization | None = None,
-    closed_form: Initialization | None = None,
+    closed_form: Sequence[Initialization] = (),
     on_epoch: Callable[[Row], None] = lambda row: None,
     **options: Any,
 ) -> TrainedMembers:
     """Initialize and train each member, and concatenate the vectors of all; ``options`` are arguments of ``fit``.
 
-    Without phases, the initialization is the result, with epoch 0 as the best. ``closed_form`` is the initialization of
-    one more member, which no phase trains.
+    Without phases, the initialization is the result, with epoch 0 as the best. ``closed_form`` has initializations of
+    further members, which no phase trains; an optional one is left out unless it raises the recall sum of "val".
     """
     models: list[Model] = []
     results: list[TrainingResult] = []
     metrics: dict[str, float] = {}
     is_main = World.current().is_main
+
+    def validate(model: Model) -> float:
+        return Recall().prepare(inputs)(model)["recall_sum"]
+
     for member in range(members):
         own_seed, folder = seed + MEMBER_SEED * member, checkpoints / (f"member-{member}" if member else "")
         model = new_model(own_seed)
@@ -72,10 +77,16 @@ def train_members(
         results.append(result)
         metrics |= choose_blend(model, inputs) if is_main else {}
         models.append(model)
-    if closed_form is not None:
-        own_seed = seed + MEMBER_SEED * members
+    for number, untrained in enumerate(closed_form):
+        own_seed, folder = seed + MEMBER_SEED * (members + number), checkpoints / f"closed-form-{number}"
         model = new_model(own_seed)
-        metrics |= initialize(model, closed_form, inputs, checkpoints=checkpoints / "closed-form", seed=own_seed)
+        fitted = initialize(model, untrained, inputs, checkpoints=folder, seed=own_seed)
+        if untrained.optional and is_main:
+            without, together = (validate(concatenate_models(some)) for some in (models, [*models, model]))
+            log_line(f"recall sum of val: {without:.1f}; with {type(untrained).__name__}: {together:.1f}")
+            if together <= without:
+                continue
+        metrics |= fitted
         models.append(model)
     chosen_by = {"recall_sum", results[0].monitor} & results[0].best.keys()
     metrics |= {f"validation_{name}": fmean(result.best[name] for result in results) for name in chosen_by}
@@ -83,6 +94,6 @@ def train_members(
     if len(models) > 1 and is_main:
         # The validations of the members stay, as their mean.
         metrics = {name.replace("validation_", "validation_mean_"): value for name, value in metrics.items()}
-        metrics["validation_recall_sum"] = Recall().prepare(inputs)(joined)["recall_sum"]
+        metrics["validation_recall_sum"] = validate(joined)
     history = [row for result in results for row in result.history]
     return TrainedMembers(joined, history, {"best_epoch": results[0].best["epoch"]} | metrics)

@@ -40,7 +40,7 @@ def run(
             inputs,
             members=params.members,
             initialization=_initialization(params.initialization),
-            closed_form=_initialization(params.closed_form),
+            closed_form=[build("bifocal.training.initialization", ref) for ref in params.closed_form],
             checkpoints=embedding / "checkpoints",
             seed=params.seed,
             on_epoch=_log,

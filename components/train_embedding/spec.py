@@ -61,9 +61,9 @@ class TrainEmbeddingParams(Params):
         ge=1,
         description="trainings with different seeds whose vectors are concatenated: one model of higher dimension",
     )
-    closed_form: Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None = Field(
-        default=None,
-        description="initialization of a further member that no phase trains, such as {name: CCA, power: 1.0}, or null",
+    closed_form: list[Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))]] = Field(
+        default=[],
+        description="initializations of further members that no phase trains, such as [{name: CCA, power: 1.0}]",
     )
     hubness: Annotated[ClassRef, FromRegistry("bifocal.hubness")] | None = Field(
         default=ClassRef(name="CSLS"),
@@ -110,9 +110,9 @@ class TrainEmbeddingParams(Params):
             yield "phases is empty and initialization is null, so nothing is learned: set one of them"
         if not self.decay_biases and not all_arguments("torch.optim", self.optimizer).get("weight_decay"):
             yield f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out"
-        untrained = {"initialization": self.initialization, "closed_form": self.closed_form}
-        given = {name: part for name, part in untrained.items() if part is not None}
-        yield from model_conflicts(self.model, given, self.members + (self.closed_form is not None))
+        given = {} if self.initialization is None else {"initialization": self.initialization}
+        given |= {f"closed_form.{number}": part for number, part in enumerate(self.closed_form)}
+        yield from model_conflicts(self.model, given, self.members + len(self.closed_form))
         for index, phase in enumerate(self.phases):
             for problem in phase_conflicts(self.model, phase.batches, phase.loss):
                 yield f"phases.{index}: {problem}"

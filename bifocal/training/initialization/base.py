@@ -18,6 +18,9 @@ class Initialization(CheckedByConstruction, ABC):
     encoders: ClassVar[Collection[str]] = ()
     """Names that the classes of both encoders may have; empty for any."""
 
+    optional: ClassVar[bool] = False
+    """Whether a member in closed form is left out unless it raises the recall sum of the split "val"."""
+
     @abstractmethod
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         """Set the weights of ``model`` in place, and return the metrics of the initialization.

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +38,8 @@ KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )  # fmt: skip
 """Arguments of the extractor for each backbone that a file of weights is recognized as."""
+LOWER: Mapping[str, Sequence[str]] = MappingProxyType({"blocks.5": ("blocks.4", "blocks.6"), "layer3": ("layer2",)})
+"""Further layers of a family of backbones, by the first of ``KNOWN``, for means of whole maps."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dic
     """Return the section ``extract_features`` for a file of weights."""
     name = recognize(weights)
     extractor = {"name": extractor_name, "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
+    if extractor_name == "PooledLayers":  # a vector of an image has room for more layers than one of each cell
+        extractor["layers"] = sorted([*LOWER.get(extractor["layers"][0], ()), *extractor["layers"]])
     return {"extractor": extractor, "weights": {"name": "FromFile", "path": str(weights.resolve())}}
 
 

@@ -132,7 +132,7 @@ def test_a_member_in_closed_form_is_joined(artifacts: dict[str, Path], tmp_path:
     trained = run(validated({"epochs": 2}, model=model), **artifacts, embedding=tmp_path / "trained")
     fitted = validated(model=model, initialization=cca).model_copy(update={"phases": []})
     run(fitted, **artifacts, embedding=tmp_path / "fitted")
-    metrics = run(validated({"epochs": 2}, model=model, closed_form=cca), **artifacts, embedding=tmp_path / "joined")
+    metrics = run(validated({"epochs": 2}, model=model, closed_form=[cca]), **artifacts, embedding=tmp_path / "joined")
     joined = load_model(tmp_path / "joined")
     for part in ("image_encoder", "text_encoder"):
         for folder, member in zip(("trained", "fitted"), getattr(joined, part).members, strict=True):

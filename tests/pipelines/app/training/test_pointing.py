@@ -48,9 +48,10 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
     assert values["export_onnx"]["pointing"] == {"name": "ClassMixture", "path": str(weights / "encoder")}
     shown = {"name": "BackbonePointing", "head": values["export_onnx"]["pointing"]}
     assert values["evaluate"]["evaluators"][-1] == shown
-    assert values["extract_features"]["extractor"]["layers"] == ["blocks.5", "bn2"]
+    layers = values["extract_features"]["extractor"]["layers"]
+    assert layers == ["blocks.4", "blocks.5", "blocks.6", "bn2"]
     assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == str(weights / "encoder")
-    assert values["train_embedding"]["closed_form"]["name"] == "CCA"
+    assert values["train_embedding"]["closed_form"][1] == "ClassSentences"
     validate(values, configurable_components().values())
     with pytest.raises(ValueError, match="has the weights of none of"):
         find_networks(tmp_path)
