@@ -55,14 +55,16 @@ def fit_cca(
 ) -> dict[str, float]:
     """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs and mean correlation.
 
-    An image encoder with a batch norm ``standardize`` before its map gets the statistics of the images.
+    An image encoder with a batch norm ``standardize`` before its map gets the statistics of the images. If features or
+    texts have fewer dimensions than the maps, the remaining values of a vector are 0.
     """
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments, count = _moments(blocks, model.device)
     norm = getattr(model.image_encoder, "standardize", None)
     if norm is not None:
         moments = _standardized(moments, norm)
-    a, b = cca_projections(moments, image.out_features, regularization=regularization, power=0.0)
+    directions = min(image.out_features, *moments.xy.shape)
+    a, b = cca_projections(moments, directions, regularization=regularization, power=0.0)
     # Projections of the unscaled maps have unit variances, but for the regularization.
     correlations = (a @ moments.xy * b).sum(dim=1).clamp(0, 1)
     with torch.no_grad():
@@ -70,8 +72,10 @@ def fit_cca(
             projection = correlations.unsqueeze(1) ** power * projection
             # Cosines ignore a common factor. Without it the squares of small values would underflow in float32.
             projection = projection / projection.norm(dim=1).max()
-            layer.weight.copy_(projection)
-            layer.bias.copy_(-projection @ mean)
+            layer.weight.zero_()
+            layer.bias.zero_()
+            layer.weight[:directions] = projection
+            layer.bias[:directions] = -projection @ mean
     return {"pairs": float(count), "mean_correlation": correlations.mean().item()}
 
 

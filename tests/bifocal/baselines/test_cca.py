@@ -98,6 +98,17 @@ def test_standardized_images_are_those_of_the_pairs() -> None:
     torch.testing.assert_close(actual @ actual.T, expected @ expected.T, rtol=1e-3, atol=1e-4)
 
 
+def test_a_model_may_have_more_dimensions_than_texts() -> None:
+    x, y = views()
+    block, scores = PairedBlock(x, y, torch.arange(len(y))), []
+    for dim in (5, 9):  # few captions have few words
+        model = TwoBranchModel(ImageLinear(6, dim), TextLinear(5, dim), text_format="vectors").eval()
+        fit_cca(model, [block], regularization=0.5)
+        images = model.image_encoder(x.float().unsqueeze(1), torch.ones(len(x), 1, dtype=torch.bool))
+        scores.append(images @ model.text_encoder(y.float(), torch.ones(len(y), dtype=torch.int64)).T)
+    torch.testing.assert_close(scores[1], scores[0], rtol=1e-3, atol=1e-4)
+
+
 def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
     tables, features, _ = stores
     vectorizer = MeanWordVectors(dim=12)
