@@ -9,6 +9,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from bifocal.durable import replace_file, write_text
+
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
@@ -21,12 +23,9 @@ def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str,
     config_path.unlink(missing_ok=True)
     weights_path.unlink(missing_ok=True)
     if state:
-        partial = weights_path.with_name(weights_path.name + ".partial")
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, partial)
-        partial.replace(weights_path)
-    partial = config_path.with_name(config_path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(config_path)
+        tensors = {name: tensor.contiguous() for name, tensor in state.items()}
+        replace_file(weights_path, lambda file: save_file(tensors, file))
+    write_text(config_path, text)
 
 
 def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:
@@ -53,11 +52,8 @@ def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     """Write tensors and JSON metadata to one safetensors file, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".new")
-    save_file(
-        {name: t.contiguous() for name, t in tensors.items()}, partial, metadata={"notes": json.dumps(dict(metadata))}
-    )
-    partial.replace(path)
+    contiguous, notes = {name: t.contiguous() for name, t in tensors.items()}, json.dumps(dict(metadata))
+    replace_file(path, lambda file: save_file(contiguous, file, metadata={"notes": notes}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,32 +1,29 @@
 """Artifact directories: written to a partial directory, described by a manifest, renamed when complete."""
 
-import fcntl
 import hashlib
 import json
 import math
-import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
+
+from bifocal.durable import Change, change, clear, complete, hold, release, write_text
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 FINGERPRINT = "fingerprint.json"
 CHECKPOINTS = "checkpoints"
-_locks: dict[Path, int] = {}
-"""Descriptors of the partial directories that this process has locked."""
 
 
 def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     """Return the locked partial directory of ``final``; it keeps a killed run's files with the same ``fingerprint``."""
     partial, text = partial_path(final), _json(fingerprint)
     file = partial / FINGERPRINT
+    complete(final.parent)
     partial.mkdir(parents=True, exist_ok=True)
-    _lock(partial)
+    hold(partial)
     if not (file.is_file() and file.read_text() == text):
-        for path in partial.iterdir():
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        clear(partial)
         file.write_text(text)
     return partial
 
@@ -37,23 +34,44 @@ def partial_path(final: Path) -> Path:
 
 
 def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of ``partial``, delete its ``checkpoints`` and rename the directory to ``final``."""
-    shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
-    (partial / FINGERPRINT).unlink()
-    write_json(partial / MANIFEST, {"schema_version": SCHEMA_VERSION, **manifest, "files": hash_files(partial)})
-    previous = final.with_name(final.name + ".previous")
-    shutil.rmtree(previous, ignore_errors=True)
-    if final.exists():
-        # A directory cannot be renamed onto a directory that has files.
-        final.rename(previous)
-    partial.rename(final)
-    _unlock(partial)
-    shutil.rmtree(previous, ignore_errors=True)
+    """Write the manifest of ``partial`` and rename the directory to ``final``; see ``commit_all``."""
+    commit_all({final: partial}, manifest)
+
+
+def commit_all(partials: Mapping[Path, Path], manifest: Mapping[str, Any]) -> None:
+    """Write the manifests of partial directories, and rename them to their artifacts, which are in one folder.
+
+    All artifacts change together. A killed process keeps its work: ``checkpoints`` and fingerprint are deleted last.
+    """
+    with change(next(iter(partials)).parent) as changed:
+        for final, partial in partials.items():
+            files = hash_files(partial, without=(FINGERPRINT, MANIFEST, f"{MANIFEST}.new", CHECKPOINTS))
+            write_json(partial / MANIFEST, {"schema_version": SCHEMA_VERSION, **manifest, "files": files})
+            changed.rename(partial, final)
+            changed.delete(final / CHECKPOINTS)
+            changed.delete(final / FINGERPRINT)
+    for partial in partials.values():
+        release(partial)
+
+
+def change_manifest(changed: Change, artifact: Path) -> None:
+    """Write the manifest of an artifact that has one, for the files that a change below it writes and deletes."""
+    if not (artifact / MANIFEST).is_file():
+        return
+    manifest = read_manifest(artifact)
+    files: dict[str, str] = manifest["files"]
+    for path in filter(lambda path: path.is_relative_to(artifact), changed.deleted):
+        files.pop(path.relative_to(artifact).as_posix(), None)
+    for path, written in changed.written.items():
+        if path.is_relative_to(artifact):
+            files[path.relative_to(artifact).as_posix()] = hash_files(written)["."]
+    changed.write(artifact / MANIFEST, lambda file: write_json(file, manifest))
 
 
 def read_manifest(artifact: Path) -> dict[str, Any]:
     """Return the manifest of a complete artifact."""
     path = artifact / MANIFEST
+    complete(artifact.parent)
     if not path.is_file():
         raise FileNotFoundError(
             f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that writes it, or 'dvc repro'"
@@ -94,67 +112,25 @@ def artifact_hash(artifact: Path) -> str:
     return hashlib.sha256(_json(read_manifest(artifact)["files"]).encode()).hexdigest()
 
 
-def hash_files(root: Path) -> dict[str, str]:
-    """SHA-256 of every file below ``root`` by its relative path; of ``root`` itself if it is a file."""
+def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
+    """SHA-256 of every file below ``root`` by its relative path; of ``root`` itself if it is a file.
+
+    Args:
+        without: names of files and folders in ``root`` to leave out.
+    """
     paths = sorted(root.rglob("*")) if root.is_dir() else [root]
     files: dict[str, str] = {}
     for path in paths:
-        if path.is_file() and "__pycache__" not in path.parts:
+        name = path.relative_to(root)
+        if path.is_file() and "__pycache__" not in path.parts and (not name.parts or name.parts[0] not in without):
             with path.open("rb") as file:
-                files[path.relative_to(root).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+                files[name.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
     return files
-
-
-def renew_hashes(artifact: Path) -> None:
-    """Write the hashes of changed files into the manifest of an artifact that has one."""
-    if (artifact / MANIFEST).is_file():
-        manifest = read_manifest(artifact)
-        (artifact / MANIFEST).unlink()
-        write_json(artifact / MANIFEST, manifest | {"files": hash_files(artifact)})
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or the whole new one."""
     write_text(path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8; a crash leaves the old file or the complete new one."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def _lock(partial: Path) -> None:
-    """Lock a directory until the process ends, however it ends. A file system without such locks is left unlocked."""
-    _unlock(partial)
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise ValueError(f"another process writes {partial}: wait for its end, or choose another folder") from error
-    except OSError:
-        os.close(descriptor)
-    else:
-        _locks[partial] = descriptor
-
-
-def _unlock(partial: Path) -> None:
-    if partial in _locks:
-        os.close(_locks.pop(partial))
-
-
-def _forget_locks() -> None:
-    """Close the descriptors in a forked process, which must not keep the lock of a killed parent."""
-    for partial in list(_locks):
-        _unlock(partial)
-
-
-os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _without_nan(value: Any) -> Any:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bifocal.durable import new_folder
 from runtime import artifacts
 
 VARIABLE = "BIFOCAL_STORE"
@@ -33,13 +34,9 @@ def commit_stored(partial: Path, place: Path, manifest: Mapping[str, Any], outpu
         shutil.rmtree(partial)
     else:
         artifacts.commit(partial, place, manifest)
-    reference = artifacts.partial_path(output)
-    shutil.rmtree(reference, ignore_errors=True)
-    reference.mkdir(parents=True)
-    shutil.copyfile(place / artifacts.MANIFEST, reference / artifacts.MANIFEST)
-    artifacts.write_json(reference / REFERENCE, {"path": place.relative_to(os.environ[VARIABLE]).as_posix()})
-    shutil.rmtree(output, ignore_errors=True)
-    reference.rename(output)
+    with new_folder(output, replace=True) as reference:
+        shutil.copyfile(place / artifacts.MANIFEST, reference / artifacts.MANIFEST)
+        artifacts.write_json(reference / REFERENCE, {"path": place.relative_to(os.environ[VARIABLE]).as_posix()})
 
 
 def resolve(artifact: Path) -> Path:

@@ -94,12 +94,13 @@ def run_stage(
             returned = run(params, **inputs, **partials, **options)
         parameters = {name: str(returned[name]) for name in component.parameter_outputs}
         metrics = {name: value for name, value in returned.items() if name not in parameters}
-        for name, partial in partials.items():
-            manifest, place = fingerprint | {"metrics": metrics}, stored.get(name)
-            if place is None:
-                artifacts.commit(partial, outputs[name], manifest)
-            else:
-                shared_store.commit_stored(partial, place, manifest, outputs[name])
+        manifest = fingerprint | {"metrics": metrics}
+        for name, place in stored.items():
+            if place is not None:
+                shared_store.commit_stored(partials[name], place, manifest, outputs[name])
+        own = {outputs[name]: partial for name, partial in partials.items() if not stored.get(name)}
+        for folder in sorted({output.parent for output in own}):
+            artifacts.commit_all({output: own[output] for output in own if output.parent == folder}, manifest)
         log_datasets({name: shared_store.resolve(outputs[name]) for name in partials}, component.name)
         cost = {"duration_seconds": time.perf_counter() - start, "core_hours": (core_seconds() - used) / 3600}
         log_metrics(metrics | cost)

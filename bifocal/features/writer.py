@@ -1,7 +1,6 @@
 """Writer of the feature store."""
 
 import json
-import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bifocal.durable import replace_file
 from bifocal.features.store_file import METADATA, check_same_metadata, feature_type, open_store_file
 
 
@@ -184,13 +184,12 @@ class FeatureWriter:
 
     def _write(self, path: Path, batch: pa.RecordBatch) -> None:
         schema = batch.schema.with_metadata({METADATA: json.dumps(self.metadata, sort_keys=True).encode()})
-        partial = path.with_suffix(".new")
-        with partial.open("wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
+
+        def write(aside: Path) -> None:
+            with aside.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+
+        replace_file(path, write)
 
     def _wait(self) -> None:
         pending, self._pending = self._pending, None

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from bifocal.datasets import Dataset
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import CAPTIONS, PHRASES
+from bifocal.durable import replace_file
 from bifocal.inspection import Inspection, inspect_dataset
 from bifocal.inspection.checks import SMALLEST
 from bifocal.monitoring.significance import Count
@@ -62,9 +63,7 @@ class Ledger:
 
     def write(self) -> None:
         """Write the table; a crash leaves the old one."""
-        temporary = self.file.with_name(self.file.name + ".new")
-        self.table.to_parquet(temporary, index=False)
-        temporary.replace(self.file)
+        replace_file(self.file, lambda file: self.table.to_parquet(file, index=False))
 
 
 def all_images(collection: Collection) -> Arrivals:

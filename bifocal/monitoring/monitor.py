@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bifocal.durable import write_text
 from bifocal.monitoring.arrivals import Arrivals, Ledger, all_images, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
 from bifocal.monitoring.drift import Thresholds, compare
@@ -133,12 +134,12 @@ class Monitor:
         week = Week(day, days, counts, compare(reference.observations, observations, self.thresholds))
         self.page(day).parent.mkdir(parents=True, exist_ok=True)
         content = {"reference": reference.name, **week.to_json()}
-        _replace(self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n")
+        write_text(self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n")
         images = self._new_images(observer, arrivals, reference.observations)
         name = f"{observer.collection.model.name} ({model[:12]})"
         page = monitoring_page(name, reference.day, week, images, self._history(reference.name, day))
-        _replace(self.page(day), render(page))
-        _replace(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
+        write_text(self.page(day), render(page))
+        write_text(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
         return week
 
     def page(self, day: date) -> Path:
@@ -175,10 +176,3 @@ class Monitor:
         contents = [json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
         weeks = [Week.from_json(content) for content in contents if content["reference"] == reference]
         return [week for week in weeks if week.day <= until]
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write a file; a crash leaves the old one."""
-    temporary = file.with_name(file.name + ".new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)

@@ -1,7 +1,6 @@
 """The training reference: observations of the images and queries that a model was trained for, as files."""
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bifocal.durable import new_folder
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes
 from bifocal.monitoring.significance import Count
@@ -48,13 +48,6 @@ class Reference:
     def write(self, directory: Path) -> None:
         """Write the files; a crash leaves the old reference, or none."""
         seen = self.observations
-        partial = directory.with_name(directory.name + ".new")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        save_array(partial / IMAGES, seen.images.astype(np.float16))
-        save_array(partial / QUERIES, seen.queries.astype(np.float16))
-        if seen.probes is not None:
-            _table(seen.probes).to_parquet(partial / PROBES, index=False)
         content = {
             "schema_version": SCHEMA_VERSION,
             "model": self.model,
@@ -66,9 +59,13 @@ class Reference:
             "languages": dict(seen.languages),
             "nothing_found": _optional(seen.nothing_found),
         }
-        (partial / DESCRIPTION).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        shutil.rmtree(directory, ignore_errors=True)
-        partial.rename(directory)
+        with new_folder(directory, replace=True) as partial:
+            save_array(partial / IMAGES, seen.images.astype(np.float16))
+            save_array(partial / QUERIES, seen.queries.astype(np.float16))
+            if seen.probes is not None:
+                _table(seen.probes).to_parquet(partial / PROBES, index=False)
+            text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+            (partial / DESCRIPTION).write_text(text, encoding="utf-8")
 
     @classmethod
     def read(cls, directory: Path) -> "Reference":

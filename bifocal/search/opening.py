@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bifocal.durable import reading
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.index.index import SearchIndex
@@ -13,12 +14,13 @@ from bifocal.serving.identity import model_hash
 
 def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | None) -> Search:
     """Return a model's search by an index or the collection's vectors; ``ValueError`` if they have another model."""
-    digest, opened = model_hash(onnx), Collection.open(collection)
-    if opened.model.sha256 != digest:
-        raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")
-    localizer = HeatmapModel(onnx, embedder) if (onnx / LOCALIZER).is_file() else None
-    found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, model=digest)
-    return Search(_without_deleted(found, opened), embedder, opened, localizer)
+    with reading(*(folder.parent for folder in (onnx, collection, index) if folder is not None)):
+        digest, opened = model_hash(onnx), Collection.open(collection)
+        if opened.model.sha256 != digest:
+            raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")
+        localizer = HeatmapModel(onnx, embedder) if (onnx / LOCALIZER).is_file() else None
+        found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, model=digest)
+        return Search(_without_deleted(found, opened), embedder, opened, localizer)
 
 
 def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:

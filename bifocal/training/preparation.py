@@ -1,7 +1,6 @@
 """Data of a training in one call: dataset, features and text of a corpus, for scripts and notebooks."""
 
 import json
-import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CorpusReader
+from bifocal.durable import write_once
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
 from bifocal.features.source import open_source
@@ -61,12 +61,7 @@ def prepare_inputs(
 def _once(home: Path, name: str, made_from: list[Any], write: Callable[[Path], None]) -> Path:
     digest = sha256(json.dumps(made_from, sort_keys=True, default=str).encode()).hexdigest()
     folder = home / f"{name}-{digest[:10]}"
-    if not folder.is_dir():
-        partial = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        write(partial)
-        partial.rename(folder)
+    write_once(folder, write)
     return folder
 
 

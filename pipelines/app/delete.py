@@ -1,6 +1,5 @@
 """``bifocal delete``."""
 
-import json
 from pathlib import Path
 
 import click
@@ -25,12 +24,17 @@ def delete_command(item_ids: tuple[str, ...], folder: Path | None, model: str | 
     are, or the next 'embed_collection' embeds them again. A deletion with --model is final: services leave the items
     out at their next look, and no later release of any version has them.
     """
+    from bifocal.durable import change
     from bifocal.search.deletion import delete_from_collection, delete_from_index
-    from runtime.artifacts import renew_hashes
+    from bifocal.serving.service.live.deletions import read_ids
+    from runtime.artifacts import change_manifest
 
     wanted = list(item_ids)
     if file is not None:
-        wanted += [str(json.loads(line)) for line in file.read_text("utf-8").splitlines() if line.strip()]
+        ids, incomplete = read_ids(file.read_text("utf-8"))
+        wanted += ids
+        for line in incomplete:
+            click.secho(f"{file}: {line!r} is not an id as a JSON string: left out", fg="yellow", err=True)
     if not wanted:
         raise click.UsageError("name at least one ID, or a file with --list")
     if model is not None:
@@ -42,10 +46,11 @@ def delete_command(item_ids: tuple[str, ...], folder: Path | None, model: str | 
         click.echo(f"{len(set(deletions))} items of {model} are deleted, whatever version serves")
         return
     root = latest_run(folder) / ARTIFACTS
-    counts = delete_from_collection(root / "collection", wanted)
-    removed = delete_from_index(root / "index", wanted)
-    for artifact in (root / "collection", root / "index"):
-        renew_hashes(artifact)
+    with change(root) as changed:
+        counts = delete_from_collection(changed, root / "collection", wanted)
+        removed = delete_from_index(changed, root / "index", wanted)
+        for artifact in (root / "collection", root / "index"):
+            change_manifest(changed, artifact)
     click.echo(f"deleted {len(set(wanted))}: {counts.items} items and {counts.deleted} tombstones are left")
     click.echo(
         f"{removed:.0%} of the index are removed items; 'python -m components build_index' builds it without them"

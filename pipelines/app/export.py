@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from bifocal.durable import new_folder
 from bifocal.search.exports import FORMATS
 from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
 
@@ -49,9 +50,5 @@ def export_command(destination: Path, folder: Path | None, name: str, collection
 
 
 def _copy_model(graphs: Path, destination: Path) -> None:
-    if destination.exists():
-        raise FileExistsError(f"{destination} exists already: name a new folder")
-    partial = destination.with_name(destination.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(graphs, partial)
-    partial.rename(destination)
+    with new_folder(destination) as partial:
+        shutil.copytree(graphs, partial, dirs_exist_ok=True)

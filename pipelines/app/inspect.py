@@ -38,11 +38,11 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.datasets import read_dataset, write_dataset
     from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.remote_files import is_address
+    from bifocal.durable import write_text
     from bifocal.inspection import inspect_dataset, inspection_page
     from bifocal.inspection.languages import caption_languages
     from bifocal.report.html import render
     from pipelines.app.findings import findings_tables
-    from runtime.artifacts import write_text
 
     root = Path(directory)
     if is_address(directory):

@@ -8,6 +8,8 @@ from typing import Any
 import click
 import yaml
 
+from bifocal.durable import complete, write_text
+
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
 INDEXED = "index"
@@ -36,8 +38,12 @@ def latest_run(folder: Path | None) -> Path:
     if folder is not None:
         if not (folder / PARAMETERS).is_file():
             raise FileNotFoundError(f"{folder} is not a run folder: it has no {PARAMETERS}; see 'bifocal train'")
+        complete(folder / ARTIFACTS)
         return folder
-    found = [path.parent for path in RUNS.glob(f"*/{PARAMETERS}") if (path.parent / ARTIFACTS / "onnx").is_dir()]
+    runs = [path.parent for path in RUNS.glob(f"*/{PARAMETERS}")]
+    for run in runs:
+        complete(run / ARTIFACTS)
+    found = [run for run in runs if (run / ARTIFACTS / "onnx").is_dir()]
     if not found:
         raise FileNotFoundError(
             f"there is no finished run below {RUNS}/: write one with 'bifocal index DIR' or 'bifocal train DIR', or "
@@ -60,10 +66,8 @@ def shipped_file(name: str) -> Path:
 def write_parameters(folder: Path, values: dict[str, Any]) -> None:
     """Write ``params.yaml`` of a run, completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{PARAMETERS}.new"
     written_by = "index" if INDEXED in values else "train"
-    temporary.write_text(f"# Written by 'bifocal {written_by}'.\n" + yaml.safe_dump(values, sort_keys=False))
-    temporary.replace(folder / PARAMETERS)
+    write_text(folder / PARAMETERS, f"# Written by 'bifocal {written_by}'.\n" + yaml.safe_dump(values, sort_keys=False))
 
 
 def use_store_of(folder: Path) -> None:

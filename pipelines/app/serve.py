@@ -109,12 +109,13 @@ def serve_command(
     from bifocal.serving.service.connections import limit_connections
     from bifocal.serving.service.observation import JSONFormatter
     from bifocal.serving.service.settings import Settings, read_keys
-    from pipelines.app.serve_sources import ReleaseSource, open_candidate, open_deletions, open_source
+    from pipelines.app.serve_sources import CheckedRun, ReleaseSource, open_candidate, open_deletions, open_source
     from runtime.redaction import redact
 
     source = open_source(folder, model, collection, index, images)
     candidate = open_candidate(source, canary, shadow, share)
-    source.key()  # report a wrong folder or address at once
+    # Report a wrong folder or address, and a damaged file, at once.
+    source.check() if isinstance(source, CheckedRun) else source.key()
     keys, admin = read_keys(os.environ)
     if admin is not None and deletions is None and not isinstance(source, ReleaseSource):
         raise click.UsageError("BIFOCAL_ADMIN_KEY may delete: name the file that keeps the ids, with --deletions")

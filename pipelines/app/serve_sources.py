@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bifocal.durable import reading
+from bifocal.search.trained_model import ONNX
 from bifocal.serving.canary.report import Mode
 from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.live.deletions import Deletions
@@ -15,6 +17,7 @@ from bifocal.serving.service.live.reloading import ModelSource, NoModel
 from bifocal.serving.service.live.sources import RunSource, file_states, open_served_model
 from bifocal.serving.service.served_model import ServedModel
 from pipelines.app.run_folder import latest_run
+from runtime.artifacts import MANIFEST, check_files
 
 if TYPE_CHECKING:
     from runtime.mlflow.registry import Version
@@ -24,6 +27,33 @@ if TYPE_CHECKING:
 REGISTRY = "models:/"
 SHARE = 0.1
 """Share of the clients for a second release."""
+
+
+def check_sums(*folders: Path | None) -> None:
+    """Raise ``ValueError`` for a file that differs from the manifest of its folder; a folder may have no manifest."""
+    checked = [folder for folder in folders if folder is not None and (folder / MANIFEST).is_file()]
+    with reading(*(folder.parent for folder in checked)):
+        for folder in checked:
+            check_files(folder)
+
+
+class CheckedRun(RunSource):
+    """A run folder whose files have the hashes of their manifests."""
+
+    _checked = ""
+    """Key of the files that were checked last."""
+
+    def check(self) -> None:
+        """Check the files of the model, the collection and the index: see ``check_sums``."""
+        key = self.key()
+        check_sums(self.folder / ONNX, self.collection, self.index)
+        self._checked = key
+
+    def load(self) -> ServedModel:
+        """Return the model of the run with its collection."""
+        if self.key() != self._checked:
+            self.check()
+        return super().load()
 
 
 class RegisteredModel:
@@ -123,6 +153,7 @@ class RegistrySource:
     def load(self) -> ServedModel:
         """Return the version with the alias, and the collection."""
         version = self.model.version()
+        check_sums(self.collection, self.index)
         with TemporaryDirectory() as folder:  # the graphs are in memory once the served model is open
             graphs, name = version.download_graphs(Path(folder)), f"{version.model} version {version.number}"
             return open_served_model(graphs, self.collection, self.index, name, self.images)
@@ -133,7 +164,7 @@ def open_source(
 ) -> ModelSource:
     """Return the source that the options name."""
     if model is None:
-        return RunSource(latest_run(folder), collection, index, images)
+        return CheckedRun(latest_run(folder), collection, index, images)
     if folder is not None or (index is not None and collection is None):
         raise click.UsageError("--model excludes --run, and --index needs --collection")
     return ReleaseSource(model, images) if collection is None else RegistrySource(model, collection, index, images)

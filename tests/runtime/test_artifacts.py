@@ -1,5 +1,6 @@
 """Artifact directories: complete or absent, with a manifest."""
 
+import errno
 import hashlib
 import json
 import os
@@ -89,6 +90,48 @@ def test_files_that_differ_from_the_manifest_are_named(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ValueError, match=r"file\.txt is missing, but it is in manifest\.json"):
         check_files(tmp_path / "toy")
+
+
+def kill(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("call", ["runtime.artifacts.hash_files", "runtime.artifacts.write_json", "os.rename"])
+def test_killed_commit_keeps_the_work(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_artifact(tmp_path / "toy", "one")
+    partial = open_partial(tmp_path / "toy", FINGERPRINT)
+    (partial / "checkpoints").mkdir()
+    for name in ("result", "checkpoints/last"):
+        (partial / name).write_text("days of work")
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(call, kill)
+        commit(partial, tmp_path / "toy", FINGERPRINT)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    partial = open_partial(tmp_path / "toy", FINGERPRINT)
+    if call == "os.rename":  # the journal was written: the next process completes it
+        assert read_manifest(tmp_path / "toy")["files"].keys() == {"result"}
+        assert sorted(path.name for path in (tmp_path / "toy").iterdir()) == ["manifest.json", "result"]
+    else:
+        assert (partial / "checkpoints" / "last").read_text() == "days of work"
+        assert read_manifest(tmp_path / "toy")["files"].keys() == {"folder/file.txt"}
+        commit(partial, tmp_path / "toy", FINGERPRINT)
+        assert (tmp_path / "toy" / "result").read_text() == "days of work"
+        check_files(tmp_path / "toy")
+
+
+def test_full_disk_at_the_manifest_keeps_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = open_partial(tmp_path / "toy", FINGERPRINT)
+    (partial / "checkpoint").write_text("days of work")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime.artifacts.write_json", fail)
+        with pytest.raises(OSError, match="full"):
+            commit(partial, tmp_path / "toy", FINGERPRINT)
+    assert (open_partial(tmp_path / "toy", FINGERPRINT) / "checkpoint").is_file()
 
 
 WRITER = """

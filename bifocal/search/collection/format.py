@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.durable import write_text
 from bifocal.search.collection.stat_cache import STATE_FIELDS
 
 SCHEMA_VERSION = 1
@@ -80,9 +81,7 @@ class Description:
     def write(self, file: Path) -> None:
         """Write the description as JSON; a crash leaves no incomplete file."""
         content = {"schema_version": SCHEMA_VERSION, "dtype": "float16", **asdict(self)}
-        temporary = file.with_name(file.name + ".new")
-        temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        temporary.replace(file)
+        write_text(file, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     @classmethod
     def read(cls, file: Path) -> "Description":

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.durable import replace_file, write_text
 from bifocal.search.arrays import save_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
@@ -65,7 +67,7 @@ class CollectionWriter:
     def _check_started(self) -> None:
         file, content = self.directory / STARTED, json.loads(json.dumps(asdict(self.description)))
         if not file.is_file():
-            file.write_text(json.dumps(content))
+            write_text(file, json.dumps(content))
         elif json.loads(file.read_text()) != content:
             raise ValueError(f"{self.directory} holds shards of another model or root: delete it and start again")
 
@@ -172,8 +174,7 @@ class CollectionWriter:
     def _write_part(self, items: pa.Table) -> None:
         """Write the items of a shard after its vectors: a shard is complete if its part exists."""
         part = self.directory / PARTS / f"{shard_name(len(self._parts))}.parquet"
-        pq.write_table(items, f"{part}.new")
-        Path(f"{part}.new").replace(part)
+        replace_file(part, partial(pq.write_table, items))
         self._parts.append(items)
 
 
@@ -184,10 +185,8 @@ def _part(items: Sequence[Item]) -> pa.Table:
     return pa.table([*values, *states.T], schema=PART_SCHEMA)
 
 
-def _save(path: Path, array: NDArray[Any]) -> None:
-    temporary = path.with_name(path.name + ".new")
-    save_array(temporary, array)
-    temporary.replace(path)
+def _save(file: Path, array: NDArray[Any]) -> None:
+    replace_file(file, partial(save_array, array=array))
 
 
 def _link(file: Path, target: Path) -> None:

@@ -1,11 +1,11 @@
 """Formats of exports by their names, and the rows that all of them write."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bifocal.durable import new_folder
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import META
 
@@ -22,16 +22,11 @@ BLOCK = 1024
 
 def export_collection(collection: Collection, directory: Path, name: str) -> int:
     """Write the items of a collection that are not deleted in a format; return their number."""
-    if directory.exists():
-        raise FileExistsError(f"{directory} exists already: name a new folder")
     if name not in FORMATS:
         raise KeyError(f"no format {name!r}; available: {', '.join(FORMATS)}")
     write: Callable[[Collection, Path], None] = import_module(f"bifocal.search.exports.{name}").write
-    partial = directory.with_name(directory.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    write(collection, partial)
-    partial.rename(directory)
+    with new_folder(directory) as partial:
+        write(collection, partial)
     return collection.description.items
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bifocal.durable import write_text
 from bifocal.search.collection.format import ModelIdentity
 
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
@@ -41,10 +42,8 @@ class IndexDescription:
 
     def write(self, directory: Path) -> None:
         """Write ``index.json``; a crash leaves no incomplete file."""
-        temporary = directory / f"{DESCRIPTION}.new"
         content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(directory / DESCRIPTION)
+        write_text(directory / DESCRIPTION, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, directory: Path) -> "IndexDescription":

@@ -182,6 +182,7 @@ class Handlers:
 
     def _served_with(self, item_id: str, client: str) -> ServedModel:
         served = self.generation_for(client).served
+        self.deletions.read_file()
         if item_id not in served or item_id in self.deletions:
             raise HTTPException(404, "there is no item with this id")
         return served

@@ -50,6 +50,7 @@ class QueryRunner:
     async def find(self, generation: Generation, request: SearchRequest, upload: bytes | None = None) -> QueryResult:
         """Return the results of a request, which may come with an image file."""
         start, served = time.perf_counter(), generation.served
+        self.deletions.read_file()
         query = await self._query(generation, request, upload)
         results = await compute(generation.executor, served.search.rank, query, request.k + 1, request.offset)
         kept = [hit for hit in results if hit.item_id not in self.deletions][: request.k]  # deleted in the meantime

@@ -4,9 +4,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.durable import new_folder
 from bifocal.progress import track
 from bifocal.serving.pointing import PointingHead
 from bifocal.serving.service.served_model import ServedModel
@@ -62,7 +62,7 @@ def write_site(
     rows = served.newest[[served.index.ids[row] not in deleted for row in served.newest.tolist()]]
     if not len(rows):
         raise ValueError("the collection has no images: embed a folder of images first")
-    with _new_folder(destination) as partial:
+    with new_folder(destination) as partial:
         _write_page(partial)
         shutil.copytree(vendored, partial / "vendor")
         data = partial / "data" / "new"
@@ -87,17 +87,6 @@ def write_site(
         shared = [file for file in partial.rglob("*") if file.is_file() and not file.stem.isdigit()]
         size = sum(file.stat().st_size for file in shared)
     return SiteReport(len(rows), sum(pictures), size / 1e6, cosine, place_bytes)
-
-
-@contextmanager
-def _new_folder(destination: Path) -> Iterator[Path]:
-    if destination.exists():
-        raise FileExistsError(f"{destination} exists already: name a new folder")
-    partial = destination.with_name(destination.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    yield partial
-    partial.rename(destination)
 
 
 def _write_page(folder: Path) -> None:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bifocal.durable import write_text
 from bifocal.monitoring.drift import Thresholds
 from bifocal.monitoring.monitor import LEDGER, PAGE, RESULTS, Artifacts, Monitor
 from bifocal.progress import log_line
 from components.cluster.monitor.spec import MonitorParams
-from runtime.artifacts import write_text
 from runtime.mlflow.monitoring import log_monitoring
 from runtime.notices import send_notice
 from runtime.s3.storage import Storage

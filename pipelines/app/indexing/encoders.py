@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bifocal.backbones.hub import download
+from bifocal.durable import write_once
 from bifocal.export.cache import cache_folder
 from bifocal.serving.towers import is_towers
 from bifocal.text.transformer.hub import find_folder
@@ -160,7 +161,6 @@ def _download_small() -> Path:
         ) from error
 
     def copy(folder: Path) -> None:
-        folder.mkdir(parents=True)
         shutil.copyfile(backbone / "model.safetensors", folder / f"{BACKBONE}.safetensors")
         sentences.copy(folder / "sentences")
 
@@ -172,9 +172,5 @@ def _exported(files: Sequence[Path], write: Callable[[Path], object]) -> Path:
     states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = f"{FORMAT} {write.__qualname__} {states}"
     folder = cache_folder("encoders") / hashlib.sha256(key.encode()).hexdigest()[:32]
-    if not folder.is_dir():
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-        write(partial)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
+    write_once(folder, write)
     return folder

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from bifocal.durable import complete
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
@@ -57,6 +58,7 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
     if scores_pairs(encoders):
         raise ValueError("the model is of late interaction: no single vector of an image can be stored")
     collection, digest = folder / COLLECTION, model_hash(encoders)
+    complete(collection.parent)
     former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
     known = set[str]() if former is None else _live(former)
     # The partial folder is locked before the files are listed.
@@ -71,9 +73,8 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
     built = _index(Collection.open(partial), None if bank is None else HubnessBank.read(bank))
     index = artifacts.open_partial(folder / INDEX, {"model": digest})
     built.write(index)
-    _replace_encoders(encoders, folder / ONNX, digest)
-    artifacts.commit(partial, collection, {"component": "index"})
-    artifacts.commit(index, folder / INDEX, {"component": "index"})
+    written = {collection: partial, folder / INDEX: index, **_new_encoders(encoders, folder / ONNX, digest)}
+    artifacts.commit_all(written, {"component": "index"})
     live = _live(Collection.open(collection))
     new, embedded = len(live - known), int(counts["embedded"])
     rejected = pq.read_table(collection / REJECTED).to_pylist()
@@ -93,14 +94,14 @@ def _index(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
     return build_index(exact, IndexSettings(), exact.vectors[np.sort(sample)].astype(np.float32))
 
 
-def _replace_encoders(encoders: Path, target: Path, digest: str) -> None:
-    """Link or copy the encoders, unless the run folder has them."""
+def _new_encoders(encoders: Path, target: Path, digest: str) -> dict[Path, Path]:
+    """Link or copy the encoders to a partial folder, unless the run folder has them."""
     if (target / artifacts.MANIFEST).is_file() and model_hash(target) == digest:
-        return
+        return {}
     partial = artifacts.open_partial(target, {"model": digest})
     ignored = shutil.ignore_patterns(artifacts.MANIFEST)
     shutil.copytree(encoders, partial, copy_function=_link, ignore=ignored, dirs_exist_ok=True)
-    artifacts.commit(partial, target, {"component": "index"})
+    return {target: partial}
 
 
 def _link(source: str, target: str) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import mlflow
 
+from bifocal.durable import change
 from bifocal.search.collection.collection import Collection
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.files import read_index
 from bifocal.serving.service.live.deletions import Deletions
-from runtime.artifacts import renew_hashes
+from runtime.artifacts import change_manifest
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.promotion.lock import lock_run
 from runtime.mlflow.releases.release import COLLECTION, INDEX
@@ -38,8 +39,7 @@ class RegistryDeletions(Deletions):
                 return
             for entry in connect().list_artifacts(run_id, FOLDER):
                 if entry.path not in self._read:
-                    # A new set, because requests iterate over the present one.
-                    self._ids = self._ids | set(mlflow.artifacts.load_dict(f"runs:/{run_id}/{entry.path}")[KEY])
+                    self.include(mlflow.artifacts.load_dict(f"runs:/{run_id}/{entry.path}")[KEY])
                     self._read.add(entry.path)
 
     def add(self, item_id: str) -> None:
@@ -48,7 +48,7 @@ class RegistryDeletions(Deletions):
 
     def add_all(self, item_ids: Iterable[str]) -> None:
         """Delete items; they stay deleted after a crash."""
-        wanted = sorted(set(item_ids) - self._ids)
+        wanted = sorted(set(item_ids) - set(self))
         if not wanted:
             return
         with mlflow_errors_as_oserror():
@@ -57,7 +57,7 @@ class RegistryDeletions(Deletions):
                 raise ValueError(f"the registry has no version of {self.model}: there is nothing to delete")
             name = sha256(json.dumps(wanted).encode()).hexdigest()
             connect().log_dict(run_id, {KEY: wanted}, f"{FOLDER}/{name}.json")
-        self._ids = self._ids | set(wanted)
+        self.include(wanted)
 
 
 def read_deletions(model: str) -> frozenset[str]:
@@ -76,10 +76,11 @@ def without_deleted(model: str, collection: Path, index: Path, folder: Path) -> 
     if not deleted & (present | indexed):
         return collection, index
     copies = shutil.copytree(collection, folder / COLLECTION), shutil.copytree(index, folder / INDEX)
-    if deleted & present:
-        delete_from_collection(copies[0], sorted(deleted & present))
-    if deleted & indexed:
-        delete_from_index(copies[1], sorted(deleted & indexed))
-    for copy in copies:
-        renew_hashes(copy)
+    with change(folder) as changed:
+        if deleted & present:
+            delete_from_collection(changed, copies[0], sorted(deleted & present))
+        if deleted & indexed:
+            delete_from_index(changed, copies[1], sorted(deleted & indexed))
+        for copy in copies:
+            change_manifest(changed, copy)
     return copies

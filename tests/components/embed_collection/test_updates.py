@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bifocal.datasets import read_dataset
+from bifocal.durable import change
 from bifocal.search.collection import stat_cache
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
@@ -109,7 +110,8 @@ def test_a_deletion_leaves_the_linked_shards_of_other_collections(
     embed(inputs, target, source=str(photos), former=str(former))
     before = Collection.open(former).vectors[:].copy()
     name = Collection.open(target).ids[0]
-    delete_from_collection(target, [name])
+    with change(target) as changed:
+        delete_from_collection(changed, target, [name])
     assert name not in pq.read_table(target / stat_cache.STATES)["item_id"].to_pylist()
     np.testing.assert_array_equal(Collection.open(former).vectors[:], before)
     assert embed(inputs, target, source=str(photos), former=str(target))["embedded"] == 1  # its file is still there

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from bifocal.datasets.corpora import Scenes
 from pipelines.app import bifocal
+from runtime import artifacts
 
 RECIPE = """
 prepare_dataset:
@@ -42,6 +43,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     captions["phrases"] = captions["image_id"].map(lambda image_id: json.dumps(phrases[image_id])).where(first, "")
     captions[["image", "caption", "phrases"]].to_csv(folder / "captions.csv", index=False)
     return folder
+
+
+def write_manifest(artifact: Path) -> None:
+    """Write the manifest of an artifact, which the demo does not have."""
+    files = artifacts.hash_files(artifact)
+    artifacts.write_json(artifact / artifacts.MANIFEST, {"schema_version": 1, "metrics": {}, "files": files})
 
 
 Command = Callable[..., Result]

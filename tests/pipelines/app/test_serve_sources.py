@@ -10,8 +10,10 @@ import pytest
 from bifocal.search.query import Query
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.service.live.sources import RunSource
+from pipelines.app.demo_folder import unpack
 from pipelines.app.serve_sources import RegistrySource, ReleaseSource, open_candidate, open_source
 from tests.bifocal.serving.runs import COLLECTION, write_run
+from tests.pipelines.app.conftest import Command, write_manifest
 
 
 def promote(graphs: Path) -> None:
@@ -50,6 +52,27 @@ def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
     order = np.argsort(-(np.asarray(demo.collection.vectors[:], np.float64) @ demo.encode_text(sentence)[0]))
     hits = served.search.rank(Query(served.embed_sentences(sentence)[0], sentence[0]), 3)
     assert [hit.item_id for hit in hits] == [demo.collection.ids[row] for row in order[:3]]
+
+
+def test_a_file_that_differs_from_its_manifest_is_refused(tmp_path: Path, command: Command) -> None:
+    run = tmp_path / "demo"
+    unpack(run)
+    served = {name: run / "artifacts" / name for name in ("onnx", "collection", "index")}
+    for artifact in served.values():
+        write_manifest(artifact)
+    source = open_source(run, None, None, None)
+    source.load()
+    for file in (*served["onnx"].glob("*.onnx"), *served["collection"].rglob("*.npy"), served["index"] / "bias.npy"):
+        content = file.read_bytes()
+        file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+        with pytest.raises(ValueError, match=rf"{file.name} differs from its hash in manifest\.json"):
+            source.load()
+        file.write_bytes(content)
+    (served["index"] / "bias.npy").unlink()
+    with pytest.raises(ValueError, match=r"bias\.npy is missing"):
+        source.load()
+    result = command("serve", "--run", run)
+    assert "bias.npy is missing, but it is in manifest.json" in str(result.exception)
 
 
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

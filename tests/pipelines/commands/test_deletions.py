@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
+from bifocal.durable import change
 from bifocal.search.collection.collection import Collection
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
@@ -22,6 +23,13 @@ from tests.pipelines.releases import EMBEDDING, add_release, register, write_rel
 URI = "models:/bifocal@champion"
 ALIASES = {"champion": "champion", "previous": "previous"}
 ADMIN = {"authorization": "Bearer admin"}
+
+
+def delete(run: Path, item_id: str) -> None:
+    """Delete an item from the collection and the index of a run."""
+    with change(run / "artifacts") as changed:
+        delete_from_collection(changed, run / COLLECTION, [item_id])
+        delete_from_index(changed, run / INDEX, [item_id])
 
 
 @pytest.fixture
@@ -83,8 +91,7 @@ def test_a_refresh_does_not_overwrite_a_release_that_changed_since(runs: tuple[P
     parts = [first / part for part in (ONNX, COLLECTION, INDEX, EMBEDDING)]
     former = read_digest(version)
     for number in ("00001", "00002"):
-        delete_from_collection(parts[1], [number])
-        delete_from_index(parts[2], [number])
+        delete(first, number)
         if number == "00001":
             assert log_release(version, *parts, former=former)
     changed = read_digest(version)
@@ -97,8 +104,7 @@ def test_a_refresh_does_not_overwrite_a_release_that_changed_since(runs: tuple[P
 
 def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refreshed(runs: tuple[Path, Path]) -> None:
     """Otherwise newer images vanish, and images that were removed return."""
-    for part, delete in ((COLLECTION, delete_from_collection), (INDEX, delete_from_index)):
-        delete(runs[0] / part, ["00007"])
+    delete(runs[0], "00007")
     add_release(runs[0])
     with pytest.raises(ValueError, match="version 1 lacks 1 images of version 2, and has 0 others: run the flow refr"):
         rollback()
@@ -111,8 +117,7 @@ def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refres
     assert items == released_items(get_version_number("bifocal", 2))
     with alias_lock("bifocal", 0):
         make_champion(get_version_number("bifocal", 2), **ALIASES, answer="yes", file="promotion/a.json")
-    for part, delete in ((COLLECTION, delete_from_collection), (INDEX, delete_from_index)):
-        delete(runs[0] / part, ["00008"])
+    delete(runs[0], "00008")
     add_release(runs[0])
     done = CliRunner().invoke(bifocal_command, ["pipelines", "promote", "--rollback"], standalone_mode=False)
     assert "lacks 1 images" in str(done.exception)

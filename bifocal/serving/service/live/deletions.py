@@ -1,57 +1,78 @@
 """Items that were deleted while the service ran."""
 
-import errno
 import json
-import os
 import threading
-from collections.abc import Iterator
-from io import RawIOBase
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from bifocal.durable import append_line
 
 
 class Deletions:
-    """Ids of deleted items, kept in a file of one JSON string per line."""
+    """Ids of deleted items, kept in a file of one JSON string per line, to which other processes may add."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file, self._lock = file, threading.Lock()
-        content = file.read_text("utf-8") if file is not None and file.is_file() else ""
-        self._incomplete = bool(content) and not content.endswith("\n")  # the process was killed while it wrote
-        lines = content.split("\n")[:-1]
-        self._ids = {str(json.loads(line)) for line in lines if _is_complete(line)}
+        self._file, self._lock, self._size = file, threading.Lock(), 0
+        self.ids: list[str] = []  # in the order of the deletions
+        self._known: set[str] = set()
+        self.read_file()
 
     def __contains__(self, item_id: object) -> bool:
         """Return whether an item is deleted."""
-        return item_id in self._ids
+        return item_id in self._known
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the ids."""
-        return iter(self._ids)
+        return iter(self.ids)
+
+    def read_file(self) -> None:
+        """Read the deletions of other processes: lines of the file since the last call."""
+        try:
+            size = 0 if self._file is None else self._file.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size == self._size or self._file is None:
+            return
+        with self._lock:
+            if size < self._size:  # cut back after a full disk, or another file
+                self._size = 0
+            with self._file.open("rb") as file:
+                file.seek(self._size)
+                content = file.read()
+            # A line without an end is being written, or was when its process was killed.
+            complete = content[: content.rfind(b"\n") + 1]
+            self._size += len(complete)
+        self.include(read_ids(content.decode("utf-8", "replace"))[0])
 
     def add(self, item_id: str) -> None:
         """Delete an item; it stays deleted after a crash."""
         if self._file is not None:
-            line = "\n" * self._incomplete + json.dumps(item_id) + "\n"
-            with self._lock, self._file.open("ab", buffering=0) as file:
-                self._append(file, line.encode())
-            self._incomplete = False
-        self._ids.add(item_id)
+            append_line(self._file, json.dumps(item_id))
+        self.include([item_id])
 
-    def _append(self, file: RawIOBase, line: bytes) -> None:
-        """Write a line to the disk; after an error, such as a full disk, the file has its former length."""
-        length = file.seek(0, os.SEEK_END)
+    def include(self, item_ids: Iterable[str]) -> None:
+        """Note that items are deleted."""
+        with self._lock:
+            for item_id in item_ids:
+                if item_id not in self._known:
+                    self._known.add(item_id)
+                    self.ids.append(item_id)
+
+
+def read_ids(text: str) -> tuple[list[str], list[str]]:
+    """Return the ids in lines of JSON strings, and the lines that a killed process or a full disk has cut.
+
+    >>> read_ids('"a"\\n\\n"b c"\\n"to')
+    (['a', 'b c'], ['"to'])
+    """
+    ids, incomplete = list[str](), list[str]()
+    for line in text.split("\n"):
         try:
-            if file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(file.fileno())
-        except OSError:
-            self._incomplete = True  # unless the line is cut back, the next one begins a new line
-            file.truncate(length)
-            self._incomplete = False
-            raise
-
-
-def _is_complete(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), str)
-    except ValueError:
-        return False
+            value = json.loads(line) if line.strip() else None
+        except ValueError:
+            value = None
+        if isinstance(value, str):
+            ids.append(value)
+        elif line.strip():
+            incomplete.append(line)
+    return ids, incomplete

@@ -46,3 +46,17 @@ def test_a_failed_deletion_leaves_the_file_as_it_was(tmp_path: Path, free: int) 
     assert "second" not in deletions
     deletions.add("third")
     assert set(Deletions(file)) == set(deletions) == {"first", "third"}
+
+
+def test_two_services_with_one_file_see_the_deletions_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "deleted.jsonl"
+    first, second = Deletions(file), Deletions(file)
+    for number in range(3):
+        first.add(f"first {number}")
+        second.add(f"second {number}")
+    with file.open("a") as opened:
+        opened.write('"cut of')
+    for deletions in (first, second):
+        deletions.read_file()
+        deletions.read_file()
+        assert sorted(deletions) == [f"{name} {number}" for name in ("first", "second") for number in range(3)]

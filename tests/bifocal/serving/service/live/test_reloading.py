@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bifocal.durable import change
 from bifocal.search.deletion import delete_from_collection
 from bifocal.search.trained_model import TrainedModel
 from tests.bifocal.serving.runs import COLLECTION, replace_run, write_run
@@ -128,7 +129,8 @@ def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
     server.get(f"/api/v1/thumbnail?id={deleted}")
     with Load(server) as load:
         load.wait_for(10)
-        delete_from_collection(changing / COLLECTION, [deleted])
+        with change(changing) as changed:
+            delete_from_collection(changed, changing / COLLECTION, [deleted])
         deadline = time.monotonic() + 60
         while deleted in load.answers[-1][1].decode():
             assert time.monotonic() < deadline, server.log.read_text()[-2000:]

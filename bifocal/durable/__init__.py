@@ -1,0 +1,26 @@
+"""Durable changes of files and folders: after a kill or on a full disk, the old contents or the new ones are there.
+
+New contents are written aside, flushed to the disk and renamed. Where several files or folders change together, a
+journal lists the renames: the next process completes the change of a killed one, or discards it.
+"""
+
+from bifocal.durable.changes import Change, change, complete, reading
+from bifocal.durable.disk import clear, replace_file, write_text
+from bifocal.durable.files import append_line, new_folder, write_once
+from bifocal.durable.locks import hold, locked, release
+
+__all__ = [
+    "Change",
+    "append_line",
+    "change",
+    "clear",
+    "complete",
+    "hold",
+    "locked",
+    "new_folder",
+    "reading",
+    "release",
+    "replace_file",
+    "write_once",
+    "write_text",
+]

@@ -1,0 +1,122 @@
+"""Changes of several files and folders, all or none, by a journal."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bifocal.durable.disk import clear, delete, flush, flush_all, write_text
+from bifocal.durable.locks import locked
+
+CHANGE, JOURNAL = ".change", "journal.json"
+"""Folder beside the changed files, and the file in it that makes a change final."""
+
+
+class Change:
+    """Files and folders below ``root`` that change together, see ``change``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.written: dict[Path, Path] = {}  # new contents by the file that they will replace
+        self.deleted: list[Path] = []
+        self._renamed: dict[Path, Path] = {}
+
+    def write(self, file: Path, write: Callable[[Path], object]) -> None:
+        """Write the new contents of a file by ``write(path)``."""
+        self.written[file] = self.root / CHANGE / str(len(self.written))
+        write(self.written[file])
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file or folder, in place of the target if there is one."""
+        self._renamed[target] = source
+
+    def delete(self, path: Path) -> None:
+        """Delete a file or folder after the others are renamed; it may be missing."""
+        self.deleted.append(path)
+
+    def commit(self) -> None:
+        """Make the change final."""
+        renamed = {**self.written, **self._renamed}
+        flush_all(renamed.values())
+        journal = {
+            "renamed": [[_below(source, self.root), _below(target, self.root)] for target, source in renamed.items()],
+            "deleted": [_below(path, self.root) for path in self.deleted],
+        }
+        write_text(self.root / CHANGE / JOURNAL, json.dumps(journal))
+        _complete(self.root)
+
+
+@contextmanager
+def change(root: Path) -> Iterator[Change]:
+    """Change files and folders below ``root`` together at the end of the block; an error changes nothing.
+
+    Other processes wait: they change or open the files of ``root`` before or after it.
+    """
+    with locked(root):
+        _complete(root)
+        clear(root / CHANGE)
+        (root / CHANGE).mkdir(exist_ok=True)
+        changed = Change(root)
+        try:
+            yield changed
+            changed.commit()
+        except BaseException:
+            if not is_final(root):
+                shutil.rmtree(root / CHANGE, ignore_errors=True)
+            raise
+
+
+def complete(root: Path) -> None:
+    """Complete the change below ``root`` that a killed process left."""
+    if is_final(root):
+        with locked(root):
+            _complete(root)
+
+
+@contextmanager
+def reading(*roots: Path) -> Iterator[None]:
+    """Complete the changes of killed processes below folders, and let no process change them in the block."""
+    with ExitStack() as stack:
+        for root in sorted(set(roots)):
+            while True:
+                complete(root)
+                shared = ExitStack()
+                shared.enter_context(locked(root, shared=True))
+                if not is_final(root):
+                    break
+                shared.close()  # a process was killed while this one waited
+            stack.push(shared)
+        yield
+
+
+def is_final(root: Path) -> bool:
+    """Return whether a change below ``root`` is final, but not complete."""
+    return (root / CHANGE / JOURNAL).is_file()
+
+
+def _complete(root: Path) -> None:
+    """Rename and delete what the journal lists, and delete the journal last: a second time does the rest."""
+    folder = root / CHANGE
+    if not is_final(root):
+        return
+    journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    for number, (source, target) in enumerate(journal["renamed"]):
+        if (root / source).exists():
+            if (root / target).is_dir():  # a folder cannot be renamed onto one that has files
+                (root / target).rename(folder / f"former-{number}")
+            (root / source).replace(root / target)
+    for name in journal["deleted"]:
+        delete(root / name)
+    for parent in sorted({(root / name).parent for name in [*dict(journal["renamed"]).values(), *journal["deleted"]]}):
+        if parent.is_dir():
+            flush(parent)
+    for path in folder.iterdir():
+        if path.name != JOURNAL:
+            delete(path)
+    (folder / JOURNAL).unlink()
+    folder.rmdir()
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
