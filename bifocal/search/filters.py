@@ -1,6 +1,7 @@
 """Filters on the metadata of a collection: equality, sets and ranges."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ LIMITS = ("min", "max")
 
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return which items (N,) fulfill all conditions: a value, a list of values, or ``{"min": a, "max": b}``, one end
-    optional.
+    optional. A day as the ``max`` of times includes all of the day.
     """
     mask = np.ones(len(items), dtype=bool)
     for name, condition in where.items():
@@ -42,8 +43,8 @@ def _fulfilled(column: pa.ChunkedArray, condition: Any) -> pa.ChunkedArray:
         if not condition or not set(condition) <= set(LIMITS):
             raise TypeError(f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, condition))}")
         parts = [
-            compare(column, _scalar(condition[key], column.type))
-            for key, compare in (("min", pc.greater_equal), ("max", pc.less_equal))
+            compare(column, condition[key])
+            for key, compare in (("min", _at_least), ("max", _at_most))
             if key in condition
         ]
         return parts[0] if len(parts) == 1 else pc.and_(*parts)
@@ -51,6 +52,17 @@ def _fulfilled(column: pa.ChunkedArray, condition: Any) -> pa.ChunkedArray:
         values = [_scalar(value, column.type).as_py() for value in condition]
         return pc.is_in(column, value_set=pa.array(values, type=column.type))
     return pc.equal(column, _scalar(condition, column.type))
+
+
+def _at_least(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    return pc.greater_equal(column, _scalar(value, column.type))
+
+
+def _at_most(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    most = _scalar(value, column.type)
+    if pa.types.is_timestamp(column.type) and isinstance(value, str) and len(value) == len("2024-12-31"):
+        return pc.less(column, pc.add(most, pa.scalar(timedelta(days=1))))
+    return pc.less_equal(column, most)
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:

@@ -1,6 +1,8 @@
 // Inputs for the metadata of the collection.
 import { t } from "./texts.js";
 
+const BOXES = 30; // of a column with more values, one is typed
+
 function labeled(text, input) {
   const label = document.createElement("label");
   label.append(input, text);
@@ -21,10 +23,10 @@ export function showFilters(container, columns) {
     const legend = document.createElement("legend");
     legend.textContent = column.name;
     set.append(legend);
-    const values = column.kind === "boolean" ? ["true", "false"] : column.values;
+    const values = column.kind === "boolean" ? ["true", "false"] : column.values.length > BOXES ? [] : column.values;
     for (const value of values) {
       const box = field("checkbox", value, "value");
-      set.append(labeled(column.kind === "boolean" ? t(value === "true" ? "yes" : "no") : value, box));
+      set.append(labeled(column.kind === "boolean" ? t(value === "true" ? "yes" : "no") : value || t("no_folder"), box));
     }
     if (column.kind === "number" || column.kind === "time") {
       const type = column.kind === "number" ? "number" : "date";
@@ -34,7 +36,12 @@ export function showFilters(container, columns) {
         set.append(labeled(t(text, { name: column.name }), input));
       }
     } else if (!values.length) {
-      set.append(labeled(column.name, field("text", "text", "text")));
+      const input = field("text", "text", "text");
+      const known = document.createElement("datalist");
+      known.id = `values-${column.name}`;
+      input.setAttribute("list", known.id);
+      known.append(...column.values.map((value) => new Option(value)));
+      set.append(labeled(column.name, input), known);
     }
     container.append(set);
   }
@@ -65,7 +72,7 @@ export function writeFilters(container, where) {
     for (const input of set.querySelectorAll("input")) {
       if (input.type === "checkbox") input.checked = condition !== undefined && values.includes(input.name);
       else if (input.dataset.role === "text") input.value = typeof condition === "string" ? condition : "";
-      else input.value = condition?.[input.dataset.role] ?? "";
+      else input.value = String(condition?.[input.dataset.role] ?? "").slice(0, input.type === "date" ? 10 : undefined);
     }
   }
 }

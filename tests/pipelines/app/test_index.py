@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 import timm
 import torch
@@ -73,6 +75,10 @@ def test_a_second_call_adds_changes_and_removes(
     shutil.copy(pictures / "2.jpg", pictures / "cut.jpg")
     result = command("index", pictures, "--folder", target)
     assert "11 images can be searched: 2 new, 1 changed, 1 removed; " in result.output
+    items = Collection.open(target / "artifacts" / "collection").items
+    for row in items.filter(pc.invert(items["deleted"])).to_pylist():
+        assert row["meta.folder"] == ("more" if row["item_id"].startswith("more/") else "")
+        assert row["meta.date"] == datetime.fromtimestamp(int((pictures / row["item_id"]).stat().st_mtime))
     assert "broken" not in result.output
     assert live(target) == sorted(p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg"))
     found = command("search", pictures / "2.jpg", "--run", target, "-k", 3)

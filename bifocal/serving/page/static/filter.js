@@ -1,5 +1,7 @@
 // Conditions on metadata, as bifocal/search/filters.py checks them.
 const ISO = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?$/;
+const DAY = /^\d{4}-\d\d-\d\d$/; // as the end of a range: all of the day
+const MILLISECONDS = 24 * 3600 * 1000;
 const ZONE = /(?:Z|[+-]\d\d:?\d\d)$/;
 
 export function compileFilter(where, columns) {
@@ -23,9 +25,10 @@ function fulfills(column, condition) {
     if (!keys.length || keys.some((key) => key !== "min" && key !== "max")) throw new RangeError(`a range of '${column.name}' has the keys min and max`);
     const least = "min" in condition ? convert(condition.min) : null;
     const most = "max" in condition ? convert(condition.max) : null;
+    const day = column.type === "time" && DAY.test(condition.max);
     return (row) => {
       const value = filtered[row];
-      return value !== null && (least === null || value >= least) && (most === null || value <= most);
+      return value !== null && (least === null || value >= least) && (most === null || (day ? value < most + MILLISECONDS : value <= most));
     };
   }
   const wanted = convert(condition);

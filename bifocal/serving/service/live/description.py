@@ -10,14 +10,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.inspection.languages import caption_languages
+from bifocal.search.collection.origins import DATE as DATE_NAME
+from bifocal.search.collection.origins import FOLDER as FOLDER_NAME
 from bifocal.search.filters import PREFIX
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.schema import Column
 
-DATE = f"{PREFIX}date"
+FOLDER, DATE = PREFIX + FOLDER_NAME, PREFIX + DATE_NAME
 EXAMPLES = 6
 EXAMPLE_CHARACTERS = 60
-MAX_VALUES = 30
+MAX_VALUES = 500
 """Different values of a column that a client can choose from."""
 SAMPLE = 200
 """Items whose captions are read."""
@@ -69,6 +71,8 @@ def columns(items: pa.Table) -> list[Column]:
     for name in items.column_names:
         if name.startswith(PREFIX) and (kind := _kind(items.schema.field(name).type)) is not None:
             values = pc.unique(items[name]).drop_null() if kind == "text" else []
+            if name == FOLDER and len(values) < 2:
+                continue
             shown = sorted(map(str, values)) if 0 < len(values) <= MAX_VALUES else []
             found.append(Column(name.removeprefix(PREFIX), kind, shown))
     return found

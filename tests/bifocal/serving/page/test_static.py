@@ -202,6 +202,7 @@ CONDITIONS: list[dict[str, Any]] = [
     *({"sold": value} for value in (True, False, [True, False], 1, "true")),
     *({"day": value} for value in ("2024-05-01", {"min": "2024-05-02"}, {"max": "1970-01-01"}, ["1969-01-02"], "May")),
     *({"taken": value} for value in ("2024-05-01", "2024-05-01T12:30:00", {"min": "2024-05-01"}, {"max": "2000"})),
+    *({name: {"max": end}} for name in ("taken", "day") for end in ("2024-05-01", "2024-04-30")),
     {"zoned": {"min": "2024-05-01T12:30:00Z"}},
     {"zoned": {"min": "2024-05-01T12:30:01+00:00"}},
     {"kind": "a", "year": {"max": 0}},
