@@ -4,11 +4,18 @@ import errno
 import logging
 import os
 import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipelines.app.run_folder import run_option
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 GRACE_SECONDS = 25
@@ -69,6 +76,11 @@ def raise_file_limit() -> None:
     default=None,
     help="Send image files as they are, with EXIF and GPS; by default only if --host is this machine.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="Default: text on a terminal, one JSON object a line elsewhere.",
+)
 @click.option("--log-queries", is_flag=True, help="Write the sentences of the requests to the log.")
 @click.option(
     "--poll", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Seconds between looks for a new model."
@@ -93,6 +105,7 @@ def serve_command(
     rate: float,
     deletions: Path | None,
     originals: bool | None,
+    log_format: str | None,
     log_queries: bool,
     poll: float,
 ) -> None:
@@ -101,13 +114,9 @@ def serve_command(
     BIFOCAL_API_KEYS has the keys of clients, separated by commas; without it, no key is needed. BIFOCAL_ADMIN_KEY may
     delete items. BIFOCAL_MAX_CHARACTERS, BIFOCAL_MAX_IMAGE_BYTES and BIFOCAL_MAX_PIXELS limit a request.
     """
-    import uvicorn
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
     from bifocal.serving.limits import Limits
     from bifocal.serving.service.app import create_app
-    from bifocal.serving.service.connections import limit_connections
-    from bifocal.serving.service.observation import JSONFormatter
+    from bifocal.serving.service.observation import JSONFormatter, TextFormatter, is_news
     from bifocal.serving.service.settings import Settings, read_keys
     from pipelines.app.serve_sources import CheckedRun, ReleaseSource, open_candidate, open_deletions, open_source
     from runtime.redaction import redact
@@ -133,15 +142,51 @@ def serve_command(
     )  # fmt: skip
     check_port(host, port)
     handler = logging.StreamHandler()
-    handler.setFormatter(JSONFormatter(redact))
+    as_text = sys.stderr.isatty() if log_format is None else log_format == "text"
+    handler.setFormatter(TextFormatter(redact) if as_text else JSONFormatter(redact))
+    if as_text:
+        handler.addFilter(is_news)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     if unguarded:
         logging.getLogger(__name__).warning("no keys: everybody who reaches this service may search and read items")
     raise_file_limit()
     app = create_app(source, settings, open_deletions(source, deletions), poll, candidate)
-    uvicorn.run(
+    run_server(app, host, port, proxies)
+
+
+def run_server(app: "FastAPI", host: str, port: int, proxies: Sequence[str] = ()) -> None:
+    """Run a service until a signal ends it, and print its address once it answers."""
+    import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    from bifocal.serving.service.connections import limit_connections
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                click.echo(
+                    f"Bifocal answers at {address(host, self.servers[0].sockets[0].getsockname()[1])} (stop: Ctrl-C)"
+                )
+
+    config = uvicorn.Config(
         app, host=host, port=port, log_config=None, access_log=False,
         http=limit_connections(AutoHTTPProtocol), ws="none", proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies), server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,
     )  # fmt: skip
+    server = Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        raise click.exceptions.Exit(1)  # the log has the reason
+
+
+def address(host: str, port: int) -> str:
+    """Return an address that a browser on this machine opens.
+
+    >>> address("0.0.0.0", 8080), address("::1", 8080)
+    ('http://localhost:8080', 'http://[::1]:8080')
+    """
+    name = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}"

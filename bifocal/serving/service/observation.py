@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, and a log of one JSON object per request."""
+"""Metrics for Prometheus, and a log of one line per request: a JSON object, or a text for a terminal."""
 
 import json
 import logging
@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from bifocal.serving.service.served_model import ServedModel
 
 logger = logging.getLogger("bifocal.requests")
+QUIET = ("/", "/page/{name}", "/api/v1/info", "/api/v1/thumbnail", "/healthz", "/readyz", "/metrics")
+"""Routes whose answers a log on a terminal leaves out."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 COUNTS = (0, 1, 5, 10, 25, 50, 100)
 
@@ -37,6 +39,42 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(
             {key: self._redact(value) if isinstance(value, str) else value for key, value in entry.items()}
         )
+
+
+class TextFormatter(logging.Formatter):
+    """Formatter that writes a record as one line for a terminal.
+
+    Args:
+        redact: hides credentials in a text.
+    """
+
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        fields = dict(getattr(record, "fields", {}))
+        parts = [time.strftime("%H:%M:%S", time.localtime(record.created))]
+        if record.levelno >= logging.WARNING:
+            parts.append(record.levelname.lower())
+        if record.name == logger.name:
+            method, route, status, duration = (fields.pop(key) for key in ("method", "route", "status", "ms"))
+            parts.append(f"{method} {route} {status} {duration:.0f} ms")
+        else:
+            parts.append(record.getMessage())
+        parts += [f"{key}={value}" for key, value in fields.items()]
+        # A sentence of a client must not move the cursor, or start another line.
+        line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(parts))
+        return self._redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Return whether a terminal shows a record: not files of the page, thumbnails and probes that are answered."""
+    fields = getattr(record, "fields", {})
+    if record.name.startswith("uvicorn"):
+        return record.levelno >= logging.WARNING
+    return fields.get("route") not in QUIET or fields["status"] >= 400
 
 
 class Metrics:

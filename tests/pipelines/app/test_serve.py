@@ -22,7 +22,9 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: Tra
     # Each file may have 0 bytes, so that writing to one fails. Standard error is a pipe.
     server = Server(free_port(), tmp_path / "log.jsonl")
     program = [sys.executable, "-m", "bifocal", "serve", "--run", str(demo.directory), "--port", str(server.port)]
-    process = subprocess.Popen(["prlimit", "--fsize=0", *program], cwd=ROOT, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        ["prlimit", "--fsize=0", *program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     server.process = process
     server.log.touch()
     try:
@@ -50,6 +52,7 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: Tra
         assert process.wait(20) == -signal.SIGTERM  # uvicorn ends by the signal once all is answered
     finally:
         process.kill()
-        log = process.communicate()[1].decode()
+        output, log = (content.decode() for content in process.communicate())
+    assert output == f"Bifocal answers at http://127.0.0.1:{server.port} (stop: Ctrl-C)\n"
     assert "Application shutdown complete." in log
     assert "Traceback" not in log
