@@ -98,6 +98,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "\n".join(lines)
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the parts of the theme's search apart from other parts, and write empty headers of tables as cells."""
+    named = output.replace('role="dialog"', 'role="dialog" aria-label="Search pages"')
+    named = named.replace(
+        'class="md-search__options" aria-label="Search"', 'class="md-search__options" aria-label="Tools"'
+    )
+    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named)
+
+
 def site_link(origin: str, uri: str, target: str) -> str:
     """Return the link on the page ``uri`` that replaces ``target``, a link in the file ``origin``."""
     file, _, anchor = target.partition("#")

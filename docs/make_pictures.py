@@ -1,7 +1,7 @@
 """Make the pictures of the documentation in docs/pictures.
 
     python -m docs.make_pictures                 # the drawings: the pipeline and the six models
-    python -m docs.make_pictures --run FOLDER    # also the hero and the report, from the run of 'make repro' in FOLDER
+    python -m docs.make_pictures --run FOLDER    # also the report, from the run of 'make repro' in FOLDER
 
 ``tests/docs/test_pictures.py`` draws the drawings again, and compares the inputs of the other pictures, which are in
 ``inputs.json``: the code that draws them and the parameters of the run.
@@ -17,7 +17,6 @@ from types import MappingProxyType
 
 import yaml
 
-from docs.drawing.hero import hero, sample
 from docs.drawing.models import MODELS
 from docs.drawing.pipeline import pipeline_drawing
 from docs.drawing.report import first_page
@@ -31,7 +30,6 @@ REPORT = (
 )  # fmt: skip
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "hero.png": ("docs/drawing/hero.py", "params.yaml"),
         "report.png": ("docs/drawing/report.py", *REPORT),
         "report.html": REPORT,
     }
@@ -47,8 +45,8 @@ SECTIONS = (
     "evaluate",
 )
 """Sections of params.yaml behind the report: no other stage runs before it."""
-SCREENSHOTS = ("page_gallery.jpg", "page_phone.jpg", "page_results.jpg", "page_where.jpg")
-"""Pictures of the search page, which ``tests/bifocal/serving/page`` takes: see docs/serving.md."""
+SCREENSHOTS = tuple(f"page_{name}.jpg" for name in ("gallery", "phone", "refusal", "results", "where"))
+"""Pictures of the search page: see ``docs/make_screenshots.py``."""
 PLOTS = ("year.png",)
 """Plots of benchmarks: see docs/monitoring.md."""
 
@@ -67,16 +65,13 @@ def inputs(picture: str) -> dict[str, str]:
             values = yaml.safe_load(content)
             content = json.dumps({section: values[section] for section in SECTIONS}).encode()
         sources.update(f"{source} {hashlib.sha256(content).hexdigest()}\n".encode())
-    if picture == "hero.png":
-        sources.update(sample())
     picture_hash = hashlib.sha256((PICTURES / picture).read_bytes()).hexdigest()
     return {"sources": sources.hexdigest(), "picture": picture_hash}
 
 
 def write_pictures_of(run: Path) -> None:
-    """Write the hero and the report of a run, and record their inputs."""
+    """Write the report of a run, and record its inputs."""
     report = run / "artifacts" / "report" / "index.html"
-    hero(run).save(PICTURES / "hero.png", optimize=True)
     first_page(report).save(PICTURES / "report.png", optimize=True)
     shutil.copyfile(report, PICTURES / "report.html")
     INPUTS.write_text(json.dumps({picture: inputs(picture) for picture in SOURCES}, indent=1) + "\n")

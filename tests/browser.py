@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -59,3 +60,11 @@ def open_tab(browser: Browser, address: str, **options: Any) -> Iterator[tuple[P
         page.on("request", lambda request: None if request.url.startswith(own) else problems.append(request.url))
         page.goto(address)
         yield page, problems
+
+
+def violations(page: Page) -> Any:
+    """Return what axe finds: WCAG 2 A and AA, best practices, and a rule that is experimental."""
+    options = {"rules": {"label-content-name-mismatch": {"enabled": True}}}
+    return [
+        (found["id"], found["nodes"][0]["html"]) for found in Axe().run(page, options=options).response["violations"]
+    ]

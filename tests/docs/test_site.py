@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.hooks import public_names
+from tests.browser import chromium, open_tab, required_chromium, violations
 from tests.docs.links import problems
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,16 @@ def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
     names = public_names("bifocal.losses")
     assert len(names) > 10
     assert all(f'id="{name}"' in text for name in names)
+
+
+def test_pages_are_accessible(site: Path) -> None:
+    with chromium(required_chromium()) as browser:
+        for name in ("index", "serving", "api/search", "stages/embed_collection"):
+            with open_tab(browser, (site / f"{name}.html").as_uri(), viewport={"width": 1280, "height": 900}) as (
+                tab,
+                _,
+            ):
+                assert not violations(tab), name
 
 
 @pytest.mark.parametrize(

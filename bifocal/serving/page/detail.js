@@ -62,7 +62,7 @@ function showFacts(item) {
   const size = item.width ? t("pixels", { width: number(item.width), height: number(item.height) }) : "";
   const bytes = item.bytes ? t("kilobytes", { size: number(Math.ceil(item.bytes / 1000)) }) : "";
   const facts = [
-    [t("file"), item.name], ["folder", folder === undefined ? "" : folderLink(folder)], ["date", date && dateText(date)],
+    [t("file"), item.name], ["folder", folder && folderLink(folder)], ["date", date && dateText(date)],
     [t("size"), [size, bytes].filter(Boolean).join(", ")], ...Object.entries(others).map(([name, value]) => [name, String(value)]),
     [t("score_name"), item.score?.toFixed(2)],
   ];
@@ -77,7 +77,7 @@ function place(value) {
 }
 
 function folderLink(folder) {
-  const link = element("a", folder || t("no_folder"));
+  const link = element("a", folder);
   link.href = addressOf({ ...emptyQuery(), where: { folder: [folder] } });
   return link;
 }

@@ -101,7 +101,6 @@ function card(item, side) {
   content.href = addressOf({ ...query, item: item.id });
   content.dataset.id = item.id;
   content.draggable = false;
-  content.ariaLabel = item.relevance === "maybe" ? `${name} (${t("maybe")})` : name; // also while the image loads
   const image = Object.assign(document.createElement("img"), { alt: name, decoding: "async", draggable: false });
   const caption = element("span", name, "caption");
   caption.ariaHidden = "true"; // the text of the image

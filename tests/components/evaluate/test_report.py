@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser import chromium, open_tab, required_chromium
+from tests.browser import chromium, open_tab, required_chromium, violations
 
 SECTIONS = (
     "retrieval", "queries", "pointing-game", "semantic-retrieval", "text-modifiers", "similar-images", "data-quality",
@@ -47,6 +47,7 @@ def test_page_opens_from_disk_and_fits(browser: Browser, evaluated: Path, width:
         # A dark page has light text.
         channel = int(tab.evaluate(BACKGROUND).removeprefix("rgb(").split(",")[0])
         assert (channel < 60) == dark
+        assert not violations(tab)
         letters = int(tab.evaluate("getComputedStyle(document.body).color").removeprefix("rgb(").split(",")[0])
         assert (letters > 180) == dark
 

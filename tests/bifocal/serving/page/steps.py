@@ -1,20 +1,13 @@
 """Steps of the tests of the search page, which the service and the static copy share."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.bifocal.serving.server import Server
 from tests.browser import MILLISECONDS, open_tab
-
-PICTURES = os.environ.get("BIFOCAL_PAGE_PICTURES")
-"""Folder that the test writes screenshots for the documentation to."""
 
 
 @contextmanager
@@ -24,13 +17,6 @@ def open_page(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str
     with open_tab(browser, address, viewport=window) as (opened, problems):
         expect(opened.locator("#examples button")).to_have_count(6)
         yield opened, problems
-
-
-def take_picture(page: Page, name: str) -> None:
-    if PICTURES:
-        expect(page.locator(".card img:not([src])")).to_have_count(0)
-        page.wait_for_timeout(500)
-        page.screenshot(path=Path(PICTURES) / f"page_{name}.jpg", quality=85)
 
 
 def search(page: Page, text: str) -> None:
@@ -50,14 +36,6 @@ def add_word(page: Page, word: str, button: str) -> None:
 
 def ids(page: Page) -> list[str]:
     return [str(card.get_attribute("data-id")) for card in page.locator(".card").all()]
-
-
-def violations(page: Page) -> Any:
-    """Return what axe finds: WCAG 2 A and AA, best practices, and a rule that is experimental."""
-    options = {"rules": {"label-content-name-mismatch": {"enabled": True}}}
-    return [
-        (found["id"], found["nodes"][0]["html"]) for found in Axe().run(page, options=options).response["violations"]
-    ]
 
 
 def check_input_before_the_scripts(browser: Browser, address: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from bifocal.search.trained_model import TrainedModel
-from tests.bifocal.serving.page.steps import ids, search, take_picture, violations
+from tests.bifocal.serving.page.steps import ids, search
 from tests.bifocal.serving.server import Server
-from tests.browser import open_tab
+from tests.browser import open_tab, violations
 
 QUERY = "a red star on sand with a blue moon"
 
@@ -20,7 +20,6 @@ def test_the_page_opens_with_the_collection_and_its_end_is_reached_by_scrolling(
     expect(page.locator("#status")).to_have_text("256 images.")
     expect(page.locator("#query")).to_be_focused()
     assert not violations(page)
-    take_picture(page, "gallery")
     title = page.locator("#examples-title").bounding_box()
     assert title is not None
     assert title["height"] < 32, "the title of the examples is one line"

@@ -7,15 +7,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.bifocal.serving.page.steps import (
-    check_input_before_the_scripts,
-    ids,
-    open_page,
-    search,
-    take_picture,
-    violations,
-)
+from tests.bifocal.serving.page.steps import check_input_before_the_scripts, ids, open_page, search
 from tests.bifocal.serving.server import Server
+from tests.browser import violations
 
 QUERY = "a red star on sand with a blue moon"
 
@@ -27,14 +21,12 @@ def test_search_shows_results_and_where_the_phrases_are(page: Page, server: Serv
     assert ids(page) == [result["id"] for result in answer["results"]][: len(ids(page))]
     expect(page).to_have_title(f"{QUERY} – Bifocal")
     assert not violations(page)
-    take_picture(page, "results")
     page.locator(".card").first.click()
     phrases = page.locator("#sentence button")
     expect(phrases).to_have_text(["red star", "sand", "blue moon"])
     expect(page.locator("#sentence")).to_have_text(QUERY)
     expect(page.locator("#facts")).to_contain_text(f"score{answer['results'][0]['score']:.2f}")
     assert not violations(page)
-    take_picture(page, "where")
     phrases.first.click()
     explained = server.post("explain", {"id": answer["results"][0]["id"], "text": QUERY})["phrases"][0]
     x, y = (round(100 * value) for value in explained["point"])
@@ -61,7 +53,6 @@ def test_an_address_is_a_permalink(page: Page, browser: Browser) -> None:
         expect(other.locator("#detail-title")).to_have_text(str(title), timeout=60_000)
         expect(other.locator("#sentence button").first).to_be_visible(timeout=60_000)
         assert not violations(other)
-        take_picture(other, "phone")
         assert other.evaluate("document.documentElement.scrollWidth") <= 390
         other.keyboard.press("Escape")
         assert ids(other)[:10] == former

@@ -8,13 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from bifocal.search.trained_model import TrainedModel
-from tests.bifocal.serving.page.steps import (
-    add_word,
-    ids,
-    search,
-    violations,
-)
+from tests.bifocal.serving.page.steps import add_word, ids, search
 from tests.bifocal.serving.server import Server
+from tests.browser import violations
 
 QUERY = "a red star on sand with a blue moon"
 

@@ -22,10 +22,10 @@ from bifocal.serving.site.places import COMPONENTS, encode_image
 from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, write_head
-from tests.bifocal.serving.page.steps import search, violations
+from tests.bifocal.serving.page.steps import search
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.site.static_copy import serve_files, write_copy
-from tests.browser import open_tab
+from tests.browser import open_tab, violations
 
 SENTENCES = (
     "a red fox beside the cats, and fire engines",

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 from bifocal.search.query import Query
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site.writer import SiteReport
-from tests.bifocal.serving.page.steps import add_word, check_input_before_the_scripts, ids, search, violations
+from tests.bifocal.serving.page.steps import add_word, check_input_before_the_scripts, ids, search
 from tests.bifocal.serving.site.static_copy import CALIBRATION, DELETED, REMOVED, serve_files
-from tests.browser import open_tab
+from tests.browser import open_tab, violations
 
 QUERIES = ("a red star on sand with a blue moon", "two rings", "ZEBRA crossing, don't", "Ünïcode 星", "!?")
 TOLERANCE = 0.006
