@@ -33,7 +33,12 @@ def write_text(file: Path, text: str) -> None:
 
 def flush(path: Path) -> None:
     """Write a file, or the names in a folder, from the cache of the system to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if os.name == "nt":
+        if path.is_dir():  # Windows opens no folder, and flushes only what is open for writing
+            return
+        descriptor = os.open(path, os.O_RDWR)
+    else:
+        descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,13 +1,17 @@
 """Locks of files and folders: they last until their process ends, however it ends.
 
-A file system without locks is left unlocked.
+A file system without locks is left unlocked, and so is Windows.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _held: dict[int, Path] = {}
 """Locked files and folders by their descriptors."""
@@ -16,7 +20,7 @@ _held: dict[int, Path] = {}
 @contextmanager
 def locked(path: Path, make: Callable[[Path], object] | None = None, *, shared: bool = False) -> Iterator[None]:
     """Hold the lock of a file or folder, which ``make`` creates; wait while another process or thread has it."""
-    descriptor = _lock(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, make)
+    descriptor = _lock(path, make, shared=shared)
     try:
         yield
     finally:
@@ -27,7 +31,7 @@ def hold(folder: Path) -> None:
     """Lock a folder that this process writes until ``release``; ``ValueError`` if another process has locked it."""
     release(folder)
     try:
-        _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(folder, wait=False)
     except BlockingIOError as error:
         raise ValueError(f"another process writes {folder}: wait for its end, or choose another folder") from error
 
@@ -38,19 +42,21 @@ def release(folder: Path) -> None:
         _unlock(descriptor)
 
 
-def _lock(path: Path, kind: int, make: Callable[[Path], object] | None = None) -> int:
+def _lock(path: Path, make: Callable[[Path], object] | None = None, *, shared: bool = False, wait: bool = True) -> int:
     while True:
         if make is not None:
             make(path)
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path if fcntl else os.devnull, os.O_RDONLY)  # Windows opens no folder
         except FileNotFoundError:
             if make is None:
                 raise
             continue  # another process has renamed it
         _held[descriptor] = path
+        if fcntl is None:
+            return descriptor
         try:
-            fcntl.flock(descriptor, kind)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             _unlock(descriptor)
             raise
@@ -73,4 +79,5 @@ def _forget_locks() -> None:
         _unlock(descriptor)
 
 
-os.register_at_fork(after_in_child=_forget_locks)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget_locks)

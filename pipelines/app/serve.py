@@ -38,8 +38,10 @@ def check_port(host: str, port: int) -> None:
 
 def raise_file_limit() -> None:
     """Let this process open as many connections as the system allows."""
-    import resource
-
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -63,14 +63,15 @@ def limit_process(memory: int) -> None:
     global _limited
     if _limited:
         return
-    import resource
-
     import bifocal.serving.pixels
     import bifocal.serving.service.live.thumbnails  # noqa: F401
 
     if memory and STATM.is_file():
+        import resource
+
         pages = int(STATM.read_text().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (memory + pages * resource.getpagesize(),) * 2)
-    os.nice(NICENESS)
+    if hasattr(os, "nice"):  # Windows has none
+        os.nice(NICENESS)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries of formats write warnings, and the log is JSON
     _limited = True
