@@ -20,7 +20,7 @@ from bifocal.metrics import spearman
 from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.ranking_heads.labeled import LabeledFeatures
 from bifocal.scores import Scores
-from bifocal.sorters import BifocalSorter, LSTMSorter, PairwiseSorter, exact_ranks
+from bifocal.sorters import BifocalSorter, PairwiseSorter, PositionwiseLSTMSorter, exact_ranks
 from bifocal.sorters.plots import plot_behavior
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training import prepare_inputs
@@ -34,7 +34,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     # 1. A sorter is a network from scores to ranks. It is trained on synthetic scores with the L1 error of its ranks
     #    (5.1); its weights are then frozen, and gradients pass through it to the scores.
     torch.manual_seed(1)
-    lstm = LSTMSorter(length=LENGTH, hidden=32, layers=1)
+    lstm = PositionwiseLSTMSorter(length=LENGTH, hidden=32, layers=1)
     with TemporaryDirectory() as checkpoints:
         train_sorter(
             lstm, length=LENGTH, batch_size=128, learning_rate=0.01, schedule=Step(step_size=3, gamma=0.5),

@@ -8,7 +8,7 @@ import torch
 from bifocal.ranking_heads.serialization import build_ranking_model
 from bifocal.registry import build
 from bifocal.scores import Scores
-from bifocal.sorters import LSTMSorter
+from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training.freezing import check_module_names
 from bifocal.training.optimizers import build_optimizer, parameter_groups
 from components.catalog import configurable_components
@@ -35,7 +35,7 @@ def test_phases_name_modules_of_the_model_and_losses_rank_a_batch(recipe: Path) 
         check_module_names(model, phase.frozen_until)
         groups = parameter_groups(model, phase.learning_rate_factors)
         assert build_optimizer(params.optimizer, groups, 0.1).param_groups
-    sorter = LSTMSorter(params.batch_size, hidden=2, layers=1)
+    sorter = PositionwiseLSTMSorter(params.batch_size, hidden=2, layers=1)
     scores = torch.rand(2, params.batch_size, requires_grad=True)
     for ref in (params.loss, params.surrogate):
         loss = build("bifocal.losses", ref, sorter=sorter)

@@ -18,7 +18,7 @@ from bifocal.features.base import FeatureReader
 from bifocal.models import build_model
 from bifocal.models.batch import Batch
 from bifocal.registry import build, get
-from bifocal.sorters import LSTMSorter
+from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers import ElmoLayers, MeanWordVectors
 from bifocal.training.freezing import apply_freezing, check_module_names
@@ -127,7 +127,7 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
         matches = torch.eye(IMAGES, dtype=torch.bool)
         if phase.batches.name in ("MinedTriplets", "OrderedTriplets"):
             matches = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])
-        loss = build("bifocal.losses", phase.loss, sorter=LSTMSorter(IMAGES, hidden=2, layers=1))
+        loss = build("bifocal.losses", phase.loss, sorter=PositionwiseLSTMSorter(IMAGES, hidden=2, layers=1))
         model.zero_grad()
         value = loss(model(Batch(["a", "b", "c"], inputs, captions, matches)), matches)
         value.backward()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import Report, peak_kilobytes
 from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, QUADRATIC
-from bifocal.sorters import BifocalSorter, CNNSorter, LSTMSorter
+from bifocal.sorters import BifocalSorter, CNNSorter, PositionwiseLSTMSorter
 from bifocal.sorters.synthetic import synthetic_scores
 
 MAX_SORTS = 3.0
@@ -89,7 +89,7 @@ def generation(report: Report, batch: int = 512, n: int = 100) -> None:
     drawing = milliseconds(lambda: synthetic_scores(batch, n, generator))
     report.add(f"drawing synthetic scores, batch {batch}, n = {n}", drawing, "ms")
     scores, weights = synthetic_scores(batch, n, generator), torch.randn(batch, n)
-    for sorter in (LSTMSorter(length=n), CNNSorter(length=n)):
+    for sorter in (PositionwiseLSTMSorter(length=n), CNNSorter(length=n)):
         step = step_milliseconds(sorter, scores, weights, 3)
         report.add(f"training step of {type(sorter).__name__}: slower than drawing", step, "ms", at_least=drawing)
 

@@ -1,5 +1,6 @@
 """BEAN: selective spatial pooling over the maps of a fully convolutional network."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -35,7 +36,8 @@ class BEANEncoder(ImageEncoder):
     """A fully convolutional backbone, a 1 x 1 adaptation, max + min pooling, and a normalized affine projection.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (1)-(3): G = g(F), h[k] = max G[:, :, k] +
-    min G[:, :, k], x = (A h + b) / |A h + b|. Dropout precedes the projection (section 4.1).
+    min G[:, :, k], x = (A h + b) / |A h + b|. Dropout precedes the projection (section 4.1). The authors' code has
+    ``extremes`` 15 and ``mirror`` true, which the paper does not say.
 
     With a backbone the encoder reads pixels (extractor ImageFiles or Pixels) and trains end to end: on random crops
     resized to ``crop`` in training, on images resized by ``eval_resize`` in evaluation. Without a backbone it reads the
@@ -46,9 +48,11 @@ class BEANEncoder(ImageEncoder):
         dim: d, dimension of the embedding.
         maps: D', output channels of the adaptation.
         pooling: "max_min" of eq. (2), or "average" (GAP), the ablation of section 4.3.
+        extremes: number of highest and of lowest cells of a map whose means "max_min" adds; 1 in eq. (2).
         dropout: probability.
         backbone: name of a timm model; None to read stored features.
         crop: pixels, side of a random crop in training; None to train on the images of evaluation.
+        mirror: whether half of the random crops are mirrored.
         eval_resize: resizing in evaluation, see ``bifocal.backbones.timm.trainable.EvalResize``.
         image_size: pixels, side of the square of ``eval_resize`` "stretch".
         model_arguments: further keyword arguments of ``timm.create_model``.
@@ -72,9 +76,11 @@ class BEANEncoder(ImageEncoder):
         dim: int = 2400,
         maps: int = 2400,
         pooling: Pooling = "max_min",
+        extremes: int = 1,
         dropout: float = 0.5,
         backbone: str | None = "resnet152.tv_in1k",
         crop: int | None = 256,
+        mirror: bool = False,
         eval_resize: EvalResize = "stretch",
         image_size: int = 400,
         model_arguments: dict[str, Any] | None = None,
@@ -95,13 +101,22 @@ class BEANEncoder(ImageEncoder):
         self.adaptation = nn.Linear(channels, maps, bias=False)  # a 1 x 1 convolution, cell by cell
         self.dropout = nn.Dropout(dropout)
         self.projection = nn.Linear(maps, dim)
-        self.pooling, self.crop, self.eval_resize, self.image_size = pooling, crop, eval_resize, image_size
+        self.pooling, self.extremes, self.crop, self.mirror = pooling, extremes, crop, mirror
+        self.eval_resize, self.image_size = eval_resize, image_size
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what two arguments contradict."""
+        if "extremes" in arguments and arguments.get("pooling", "max_min") != "max_min":
+            yield "extremes is for pooling 'max_min': leave extremes out"
+        if arguments.get("mirror") and (arguments.get("crop", 256) is None or arguments.get("backbone", "") is None):
+            yield "mirror is for random crops of pixels: set backbone and crop, or leave mirror out"
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         if not self.reads_pixels:
             return self.project(self.pool(self.adaptation(features), mask))
         if self.training and self.crop is not None:
-            return self.embed_pixels(random_crops(whole_images(features, mask), self.crop))
+            return self.embed_pixels(random_crops(whole_images(features, mask), self.crop, mirror=self.mirror))
         images = resize_for_eval(features, mask, self.eval_resize, self.image_size)
         return torch.stack(map_by_shape(images, self.embed_pixels, EVAL_BATCH_SIZE))
 
@@ -128,7 +143,7 @@ class BEANEncoder(ImageEncoder):
 
     def pool(self, cells: Tensor, mask: Tensor) -> Tensor:
         """Return h of eq. (2), (B, D'), of G (B, R, D') where ``mask`` (B, R) is true."""
-        return mean_region(cells, mask) if self.pooling == "average" else max_plus_min(cells, mask)
+        return mean_region(cells, mask) if self.pooling == "average" else max_plus_min(cells, mask, self.extremes)
 
     def project(self, pooled: Tensor) -> Tensor:
         """Return x of eq. (3), (B, d), of h (B, D')."""

@@ -21,10 +21,13 @@ class RecallLoss(SorterLoss):
     the same image are moved behind the last score, so they do not change its rank. The cost of a match of rank r, with
     the ranks r_c of its negatives c, is
 
-    - "triplet": max(0, margin + r - min over c of r_c), eq. (5.12), the hardest negative on ranks;
+    - "triplet": max(0, margin + r - min over c of r_c) / n, eq. (5.12), the hardest negative on ranks;
     - "rank": r / n, eq. (5.13), which an approximate sorter's errors can lower without better ranks;
     - "log_rank": log(1 + r), which weights the first ranks most;
     - "recall": the mean over K in ``ks`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
+
+    Ranks are divided by the number n of scores, as in the authors' code, whose margin of 1 / n is ``margin`` 1. The
+    authors sum over the matches where this is a mean.
 
     The auxiliary loss (section 5.5) is ``HardestTripletLoss``. Other arguments: see ``SorterLoss``.
 
@@ -92,7 +95,7 @@ class RecallLoss(SorterLoss):
     def _cost(self, rank: Tensor, ranks: Tensor, negatives: Tensor) -> Tensor:
         if self.surrogate == "triplet":
             hardest = ranks.masked_fill(~negatives, torch.inf).amin(dim=1)
-            return relu(self.margin + rank - hardest)
+            return relu(self.margin + rank - hardest) / ranks.shape[1]
         if self.surrogate == "rank":
             return rank / ranks.shape[1]
         if self.surrogate == "log_rank":

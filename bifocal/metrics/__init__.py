@@ -1,7 +1,7 @@
 """Metrics: pure functions of scores and matches, or of embeddings in blocks."""
 
 from bifocal.metrics.localization.boxes import box_iou, nms
-from bifocal.metrics.localization.objects import mask_iou, mask_mean_ap, point_mean_ap
+from bifocal.metrics.localization.objects import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, point_mean_ap
 from bifocal.metrics.localization.phrase_localization import (
     ProposalQuery,
     phrase_average_precision,

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import l1_loss
 
-from bifocal.sorters.lstm import LSTMSorter
+from bifocal.sorters.positionwise_lstm import PositionwiseLSTMSorter
 from bifocal.sorters.ranks import exact_ranks
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training.checkpoints.state import RunState
@@ -106,7 +106,7 @@ class _SorterTask(TrainingTask[Tensor]):
         return len(batch)
 
     def _draw(self, epoch: int) -> Iterator[Tensor]:
-        shortest = self.sorter.shortest if isinstance(self.sorter, LSTMSorter) else self.length
+        shortest = self.sorter.shortest if isinstance(self.sorter, PositionwiseLSTMSorter) else self.length
         generator = _generator(self.seed, epoch + 1)
         for start in range(0, self.vectors_per_epoch, self.batch_size):
             count = min(self.batch_size, self.vectors_per_epoch - start)

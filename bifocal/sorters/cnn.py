@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from bifocal.sorters.ranks import check_scores
+from bifocal.sorters.ranks import check_length, check_scores
 
 
 class CNNSorter(nn.Module):
@@ -12,7 +12,7 @@ class CNNSorter(nn.Module):
 
     Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many channels as there are
     scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here the receptive field
-    of the last block covers all scores.
+    of the last block covers all scores. ``PublishedCNNSorter`` is the other network of the authors' code.
 
     The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``, and accepts only
     the length that it is trained for.
@@ -46,11 +46,7 @@ class CNNSorter(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         scores = check_scores(scores).to(self.projection.weight.dtype)
-        if scores.shape[-1] != self.length:
-            raise ValueError(
-                f"this CNNSorter ranks {self.length} scores, not {scores.shape[-1]}: train one with length "
-                f"{scores.shape[-1]}, or use a sorter that accepts any length"
-            )
+        check_length(self, scores, self.length)
         ranks: Tensor = self.projection(self.blocks(scores.reshape(-1, 1, self.length)))
         # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
         return ranks.reshape(scores.shape) * self.length

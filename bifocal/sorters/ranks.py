@@ -1,7 +1,7 @@
 """Exact ranks, which sorters approximate, the check of their inputs, and sums along sorted rows."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 
@@ -87,3 +87,14 @@ def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         decay = decay[..., :-reach] * decay[..., reach:]
         reach *= 2
     return left, right
+
+
+def check_length(sorter: nn.Module, scores: Tensor, length: int, shortest: int | None = None) -> None:
+    """Raise ``ValueError`` if a trained sorter does not rank so many scores (..., n): shortest <= n <= length."""
+    shortest, found = length if shortest is None else shortest, scores.shape[-1]
+    if not shortest <= found <= length:
+        trained_on = f"{length}" if shortest == length else f"{shortest} to {length}"
+        raise ValueError(
+            f"this {type(sorter).__name__} ranks {trained_on} scores, not {found}: train one with length {found}, or "
+            "use a sorter that accepts any length"
+        )

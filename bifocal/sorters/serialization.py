@@ -18,9 +18,9 @@ def save_sorter(directory: Path, sorter: nn.Module, arguments: Mapping[str, Any]
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> from bifocal.sorters import LSTMSorter
+        >>> from bifocal.sorters import PositionwiseLSTMSorter
         >>> directory = Path(mkdtemp())
-        >>> save_sorter(directory, LSTMSorter(length=8, hidden=4), {"hidden": 4})
+        >>> save_sorter(directory, PositionwiseLSTMSorter(length=8, hidden=4), {"hidden": 4})
         >>> load_sorter(directory).length
         8
     """

@@ -18,7 +18,7 @@ from runtime.stage import run_stage
 ROOT = Path(__file__).parents[2]
 EPOCHS = 5
 SHORT: dict[str, Any] = {
-    "sorter": {"name": "LSTMSorter", "hidden": 4, "layers": 1},
+    "sorter": {"name": "PositionwiseLSTMSorter", "hidden": 4, "layers": 1},
     "length": 3,
     "training": {"batch_size": 16, "vectors_per_epoch": 32, "epochs": EPOCHS, "patience": EPOCHS},
 }

@@ -12,9 +12,14 @@ from bifocal import registry
 from bifocal.sorters import exact_ranks, load_sorter, save_sorter
 
 SORTERS = registry.registered("bifocal.sorters")
-TRAINED: dict[str, dict[str, int]] = {"CNNSorter": {"blocks": 3}, "LSTMSorter": {"hidden": 6, "layers": 1}}
+TRAINED: dict[str, dict[str, int]] = {
+    "CNNSorter": {"blocks": 3},
+    "LSTMLargeSorter": {"hidden": 6, "layers": 1},
+    "PositionwiseLSTMSorter": {"hidden": 6, "layers": 1},
+    "PublishedCNNSorter": {},
+}
 ANALYTIC = sorted(set(SORTERS) - set(TRAINED))
-LENGTH = 7
+LENGTH = 40
 
 
 def new_sorter(name: str) -> nn.Module:
@@ -57,7 +62,7 @@ class TestEverySorter:
     def test_rejects_nan_and_infinite_scores(self, name: str, bad: float) -> None:
         scores = random_scores(2, LENGTH)
         scores[1, 3] = bad
-        with pytest.raises(ValueError, match="1 of the 14 scores are NaN or infinite"):
+        with pytest.raises(ValueError, match="1 of the 80 scores are NaN or infinite"):
             new_sorter(name)(scores)
 
     def test_rejects_integer_and_empty_scores(self, name: str) -> None:

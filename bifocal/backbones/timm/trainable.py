@@ -66,8 +66,13 @@ def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
     return [image[:, :h, :w] for image, h, w in zip(pixels, heights, widths, strict=True)]
 
 
-def random_crops(images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
-    """Return a random crop of each of B images, resized to (B, 3, size, size), as in VSE++ and BEAN (section 4.1)."""
+def random_crops(
+    images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA, *, mirror: bool = False
+) -> Tensor:
+    """Return a random crop of each of B images, resized to (B, 3, size, size), as in VSE++ and BEAN (section 4.1).
+
+    With ``mirror``, half of the crops are mirrored, at random.
+    """
     from torchvision.transforms.v2 import RandomResizedCrop  # imported here: it takes seconds
 
     transform = RandomResizedCrop(size, scale=(min_area, 1.0), ratio=CROP_ASPECTS)
@@ -75,7 +80,8 @@ def random_crops(images: Sequence[Tensor], size: int, min_area: float = MIN_CROP
     for image in images:
         box = transform.make_params([image])
         top, left, height, width = (box[name] for name in ("top", "left", "height", "width"))
-        crops.append(resize_pixels(image[:, top : top + height, left : left + width], size, size))
+        crop = resize_pixels(image[:, top : top + height, left : left + width], size, size)
+        crops.append(crop.flip(2) if mirror and torch.rand(()) < 0.5 else crop)
     return torch.stack(crops)
 
 

@@ -12,7 +12,7 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.formats.masks import decode_mask
 from bifocal.localization import peak_points, rasterize
 from bifocal.localization.phrase_locator import PhraseLocator, embed_texts
-from bifocal.metrics import mask_iou, mask_mean_ap
+from bifocal.metrics import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps
 
 IMAGES_PER_BATCH = 32
 SIDE = 64
@@ -35,9 +35,11 @@ class ObjectMaps:
     boxes: list[list[NDArray[np.float64]]]
 
     def mask_metrics(self, threshold: float) -> dict[str, float]:
-        """Return the mAP of masks at a threshold, in percent."""
+        """Return the mAP of masks at a threshold, in percent: our protocol, and that of BEAN's published code."""
         present = np.array([[len(truth) > 0 for truth in row] for row in self.boxes])
-        values = mask_mean_ap(self.scores, self.overlaps[THRESHOLDS.index(threshold)], present)
+        overlaps = self.overlaps[THRESHOLDS.index(threshold)]
+        ranked, by_overlap = mask_mean_ap(self.scores, overlaps, present), mask_mean_ap_of_overlaps(overlaps, present)
+        values = {**ranked, **{f"{name}_by_overlap": value for name, value in by_overlap.items()}}
         return {name: 100 * value for name, value in values.items()}
 
 

@@ -33,15 +33,22 @@ class PointingGame:
             given is tuned on ``val``.
         bootstrap_resamples: of the images, for the 95 % interval.
         shown_queries: half the number of phrases in the report, of which at most half are misses.
+        min_area: part of the image that the smallest rectangle around the boxes of a phrase covers at least; other
+            phrases are left out. The code of Akbari et al., CVPR 2019, has 0.05, which their paper does not say.
     """
 
     title = "Pointing game"
     parts: ClassVar[Mapping[str, str]] = {"localizer": "bifocal.localization"}
 
     def __init__(
-        self, localizer: AnyLocalizer | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
+        self,
+        localizer: AnyLocalizer | None = None,
+        bootstrap_resamples: int = 1000,
+        shown_queries: int = 6,
+        min_area: float = 0.0,
     ) -> None:
         self.localizer, self.resamples, self.shown = localizer, bootstrap_resamples, 2 * shown_queries
+        self.min_area = min_area
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without phrases, boxes or a localizer."""
@@ -49,7 +56,7 @@ class PointingGame:
         if skipped:
             return Result(self.title, skipped=skipped)
         chosen = choose_locator(subject, self.localizer)
-        pointing = point_at_phrases(chosen.locator, subject.split)
+        pointing = point_at_phrases(chosen.locator, subject.split, min_area=self.min_area)
         metrics = pointing_metrics(pointing, self.resamples, subject.seed) | chosen.tuning
         phrases = pointing.phrases
         content = text_hashes(phrases["phrase"])

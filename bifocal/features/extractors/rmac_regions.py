@@ -10,13 +10,15 @@ EXTRA_REGIONS = range(1, 7)
 def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, int]]:
     """Return the squares (top, left, side) of R-MAC over a map, in cells.
 
-    Tolias, Sicre, Jegou, ICLR 2016, section 3.2, with the rounding of their code: at scale l, l regions of side
-    2 min(h, w) / (l + 1) lie along the shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %.
+    Tolias, Sicre, Jegou, ICLR 2016, section 3.2: at scale l, l regions of side 2 min(h, w) / (l + 1) lie along the
+    shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %. The roundings are those of their code,
+    also where two values of m fit equally, as for 9 x 33.
     """
     short, extra = min(height, width), 0
     if height != width:
         strides = [(max(height, width) - short) / count for count in EXTRA_REGIONS]
-        extra = 1 + min(range(len(strides)), key=lambda index: abs((short - strides[index]) / short - OVERLAP))
+        misfits = [abs((short**2 - short * stride) / short**2 - OVERLAP) for stride in strides]
+        extra = 1 + misfits.index(min(misfits))
     regions = []
     for scale in range(1, scales + 1):
         side = 2 * short // (scale + 1)
@@ -46,7 +48,7 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
     height, width = rows.max() + 1, columns.max() + 1
     short, longer = torch.minimum(height, width).double(), torch.maximum(height, width).double()
     strides = (longer - short) / torch.tensor(EXTRA_REGIONS, dtype=torch.float64, device=maps.device)
-    extra = 1 + ((short - strides) / short - OVERLAP).abs().argmin()
+    extra = 1 + ((short**2 - short * strides) / short**2 - OVERLAP).abs().argmin()
     maxima, present = [], []
     for scale in range(1, scales + 1):
         side = torch.div(2 * torch.minimum(height, width), scale + 1, rounding_mode="floor")

@@ -63,6 +63,29 @@ def mask_mean_ap(
     }
 
 
+def mask_mean_ap_of_overlaps(
+    overlaps: Floats, present: NDArray[np.bool_], thresholds: Iterable[float] = (0.3, 0.4, 0.5)
+) -> dict[str, float]:
+    """Return the mAP of masks by the protocol of BEAN's published code (``get_map_at`` in misc/localization.py).
+
+    The code ranks images by the overlap itself, and not by a score: each image above the threshold is correct and ahead
+    of all others, so the mAP is nearly the share of pairs of category and image whose overlap is above it. The code
+    starts to count at the second image. Not comparable with ``mask_mean_ap``, where a model also has to rank images.
+
+    Shape:
+        overlaps, present (C categories, N images); ``mask_mean_ap`` describes both
+
+    Returns:
+        ``{"IoU@0.3": ..., ...}``, each in [0, 1].
+    """
+    shown = present.any(axis=1)
+    counts = present[shown].sum(axis=1)
+    return {
+        f"IoU@{minimum:g}": float(np.mean(np.maximum((overlaps[shown] > minimum).sum(axis=1) - 1, 0) / counts))
+        for minimum in thresholds
+    }
+
+
 def mask_iou(heatmap: Tensor, truth: Tensor, threshold: float = 0.5) -> float:
     """Return the IoU of a true mask with the mask of a heatmap.
 

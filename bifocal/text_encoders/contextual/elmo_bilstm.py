@@ -5,62 +5,63 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.text_encoders.base import LayersTextEncoder
+from bifocal.text_encoders.contextual.elmo_mixture import mapping
 from bifocal.text_encoders.recurrent.sequences import last_true_step, reverse
 
 
 class ElmoBiLSTMEncoder(LayersTextEncoder):
-    """Outputs of a trainable bidirectional LSTM over ELMo's token vectors, as words and as sentence.
+    """Outputs of a trainable bidirectional LSTM over ELMo's token vectors, mapped to words and to a sentence.
 
-    Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, row 5 of table 3: ELMo's pretrained LSTMs
-    are replaced by a trainable one, whose outputs go to the attention without further layers. A sentence is the last
-    outputs of both directions. The paper does not give the size of the LSTM; here a direction has d / 2 units.
+    Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, row 5 of table 3: a trainable LSTM takes
+    the place of ELMo's pretrained ones. A sentence is the last outputs of both directions. Two fully connected layers
+    follow, as the table marks and as the authors' code has them; the paper's text says that none follow. The authors'
+    code also adds the token's own vector to a word by a learned weight; here a word is the output alone.
 
     Args:
         input_dim: K, both directions of a layer; the first layer holds the token's vector of K / 2 numbers twice.
-        dim: d, dimension of the embedding; even.
+        dim: d, dimension of the embedding.
         layers: L, number of ELMo's layers in the text; the contextual ones are not used.
+        units: of the LSTM per direction; the paper gives none, the authors' code has 512.
+        slope: slope of the leaky ReLU for negative values.
+        fully_connected: number of fully connected layers; 1 is a linear mapping.
 
     Shape:
         values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).
 
-    Raises:
-        ValueError: ``dim`` is odd.
-
     Example:
-        >>> encoder = ElmoBiLSTMEncoder(input_dim=6, dim=4)
+        >>> encoder = ElmoBiLSTMEncoder(input_dim=6, dim=4, units=5)
         >>> encoder(torch.rand(2, 3, 5, 6), torch.tensor([5, 2])).shape
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 1024, dim: int = 1024, layers: int = 3) -> None:
+    def __init__(
+        self,
+        input_dim: int = 1024,
+        dim: int = 1024,
+        layers: int = 3,
+        units: int = 512,
+        slope: float = 0.2,
+        fully_connected: int = 2,
+    ) -> None:
         super().__init__(input_dim, dim, layers)
-        if dim % 2:
-            raise ValueError(f"dim is {dim}: expected an even number, half of it for each direction")
-        self.forwards, self.backwards = (_lstm(input_dim // 2, dim // 2) for _ in range(2))
+        self.forwards, self.backwards = (nn.LSTM(input_dim // 2, units, batch_first=True) for _ in range(2))
+        self.word_layers, self.sentence_layers = (mapping(2 * units, dim, fully_connected, slope) for _ in range(2))
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         ahead, back = self._outputs(values, lengths)
-        return normalize(torch.cat([last_true_step(ahead, lengths), back[:, 0]], dim=1), dim=1)
+        last = torch.cat([last_true_step(ahead, lengths), back[:, 0]], dim=1)
+        return normalize(self.sentence_layers(last), dim=1)
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
         """Return unit word embeddings (B, T, d); zero after the end of a sentence."""
-        embeddings = normalize(torch.cat(self._outputs(values, lengths), dim=2), dim=2)
+        embeddings = normalize(self.word_layers(torch.cat(self._outputs(values, lengths), dim=2)), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
 
     def _outputs(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the outputs (B, T, d / 2) of both directions; outputs after the end of a sentence are undefined."""
+        """Return the outputs (B, T, units) of both directions; outputs after the end of a sentence are undefined."""
         self.check_layers(values)
         tokens = values[:, 0, :, : self.input_dim // 2]
         ahead, _ = self.forwards(tokens)
         back, _ = self.backwards(reverse(tokens, lengths))
         return ahead, reverse(back, lengths)
-
-
-def _lstm(input_dim: int, units: int) -> nn.LSTM:
-    network = nn.LSTM(input_dim, units, batch_first=True)
-    # The bias of the cell input makes the outputs of a new network positive, like the cells of MultiLevelEncoder:
-    # attention is a ReLU of their cosine, and negative cosines would get no gradient.
-    bias = dict(network.named_parameters())["bias_ih_l0"]
-    nn.init.constant_(bias[2 * units : 3 * units], 1.0)
-    return network

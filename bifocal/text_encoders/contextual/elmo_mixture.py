@@ -50,8 +50,8 @@ class ElmoMixtureEncoder(LayersTextEncoder):
         super().__init__(input_dim, dim, layers)
         self.word_mixture = ScalarMixture(layers)
         self.sentence_mixture = ScalarMixture(layers - 1)
-        self.word_layers = _mapping(input_dim, dim, fully_connected, slope)
-        self.sentence_layers = _mapping(input_dim, dim, fully_connected, slope)
+        self.word_layers = mapping(input_dim, dim, fully_connected, slope)
+        self.sentence_layers = mapping(input_dim, dim, fully_connected, slope)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         self.check_layers(values)
@@ -70,7 +70,8 @@ class ElmoMixtureEncoder(LayersTextEncoder):
         return embeddings * inside[:, :, None]
 
 
-def _mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:
+def mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:
+    """Return ``count`` fully connected layers to ``dim``, with leaky ReLUs between them."""
     layers: list[nn.Module] = []
     for number in range(count - 1):
         layers += [nn.Linear(dim if number else input_dim, dim), nn.LeakyReLU(slope)]

@@ -14,11 +14,13 @@ from bifocal.image_encoders import BEANEncoder, RMACEncoder
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
 
 
-def bean(encoder: BEANEncoder, cells: list[list[float]], pooling: str) -> list[float]:
+def bean(encoder: BEANEncoder, cells: list[list[float]], pooling: str, k: int = 1) -> list[float]:
     """Eq. (1)-(3), in loops over maps and cells."""
     weight = encoder.adaptation.weight.tolist()
     maps = [[sum(w * f for w, f in zip(row, cell, strict=True)) for cell in cells] for row in weight]
-    pooled = [max(g) + min(g) if pooling == "max_min" else sum(g) / len(g) for g in maps]
+    k = min(k, len(cells))
+    extremes = [(sum(sorted(g)[-k:]) + sum(sorted(g)[:k])) / k for g in maps]
+    pooled = extremes if pooling == "max_min" else [sum(g) / len(g) for g in maps]
     matrix, bias = encoder.projection.weight.tolist(), encoder.projection.bias.tolist()
     x = [sum(a * h for a, h in zip(row, pooled, strict=True)) + b for row, b in zip(matrix, bias, strict=True)]
     norm = math.sqrt(sum(value * value for value in x))
@@ -43,14 +45,14 @@ def images(*sizes: tuple[int, int]) -> tuple[Tensor, Tensor]:
     return pixels, mask
 
 
-@pytest.mark.parametrize("pooling", ["max_min", "average"])
-def test_bean_over_cells_equals_equations_and_ignores_padding_and_order(pooling: str) -> None:
-    encoder = small(input_dim=6, backbone=None, pooling=pooling)
+@pytest.mark.parametrize(("pooling", "k"), [("max_min", 1), ("max_min", 2), ("max_min", 4), ("average", 1)])
+def test_bean_over_cells_equals_equations_and_ignores_padding_and_order(pooling: str, k: int) -> None:
+    encoder = small(input_dim=6, backbone=None, pooling=pooling, extremes=k)
     features = torch.randn(2, 5, 6, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True, True, True, False, False]])
     embeddings = encoder(features, mask)
     for row in range(2):
-        expected = bean(encoder, features[row, mask[row]].tolist(), pooling)
+        expected = bean(encoder, features[row, mask[row]].tolist(), pooling, k)
         torch.testing.assert_close(embeddings[row].tolist(), expected)
     order = torch.randperm(5)
     torch.testing.assert_close(encoder(features[:, order], mask[:, order]), embeddings)
@@ -69,6 +71,31 @@ def test_bean_over_pixels_equals_equations_for_any_image_size() -> None:
         maps = encoder.backbone.network.forward_features(normalized)[0]
         cells = [maps[:, y, x].tolist() for y in range(maps.shape[1]) for x in range(maps.shape[2])]
         torch.testing.assert_close(embeddings[row].tolist(), bean(encoder, cells, "max_min"), rtol=1e-5, atol=1e-6)
+
+
+def test_half_of_the_crops_are_mirrored() -> None:
+    torch.manual_seed(0)
+    ramp = torch.arange(64.0).expand(3, 48, 64)
+    crops = random_crops([ramp] * 200, 8, mirror=True)
+    mirrored = (crops[:, 0, 0, -1] < crops[:, 0, 0, 0]).sum().item()
+    assert 80 <= mirrored <= 120
+    assert (random_crops([ramp] * 20, 8).diff(dim=3) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pooling": "average", "extremes": 15}, "extremes is for pooling 'max_min'"),
+        ({"mirror": True, "crop": None}, "mirror is for random crops"),
+        ({"mirror": True, "backbone": None}, "mirror is for random crops"),
+    ],
+)
+def test_arguments_without_an_effect_are_named(arguments: dict[str, object], message: str) -> None:
+    assert message in " ".join(BEANEncoder.conflicts(arguments))
+
+
+def test_the_arguments_of_the_authors_code_have_no_conflict() -> None:
+    assert not list(BEANEncoder.conflicts({"extremes": 15, "mirror": True, "crop": 256}))
 
 
 def test_eval_resize_stretches_crops_or_keeps_image() -> None:

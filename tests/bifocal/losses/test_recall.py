@@ -37,7 +37,7 @@ def recall_costs(scores: list[list[float]], matches: list[list[bool]], surrogate
             r = rank(ranking, 0)
             if surrogate == "triplet":
                 hardest = min((rank(ranking, c) for c in range(1, len(ranking))), default=float("inf"))
-                costs.append(max(0.0, 1.0 + r - hardest))
+                costs.append(max(0.0, 1.0 + r - hardest) / len(y))
             elif surrogate == "rank":
                 costs.append(r / len(y))
             elif surrogate == "log_rank":

@@ -14,7 +14,7 @@ from bifocal.losses import (
 )
 from bifocal.pretraining.sorter import rank_l1
 from bifocal.scores import Scores
-from bifocal.sorters import LSTMSorter, PairwiseSorter
+from bifocal.sorters import PairwiseSorter, PositionwiseLSTMSorter
 
 LOSSES = [SpearmanLoss, MeanAveragePrecisionLoss, RecallLoss]
 SURROGATES = ["triplet", "rank", "log_rank", "recall"]
@@ -73,7 +73,7 @@ class TestAuxiliaryLoss:
 class TestPretrainedSorter:
     def sorter(self) -> nn.Module:
         torch.manual_seed(0)
-        return LSTMSorter(length=8, hidden=8, layers=1)
+        return PositionwiseLSTMSorter(length=8, hidden=8, layers=1)
 
     def test_is_frozen(self, loss):
         built, scores = loss(self.sorter()), random_scores(8, 8).float().requires_grad_()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
-from bifocal.sorters import LSTMSorter, exact_ranks, load_sorter, save_sorter
+from bifocal.sorters import PositionwiseLSTMSorter, exact_ranks, load_sorter, save_sorter
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training.schedules import Step
 
@@ -27,9 +27,9 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def small_sorter() -> LSTMSorter:
+def small_sorter() -> PositionwiseLSTMSorter:
     torch.manual_seed(0)
-    return LSTMSorter(length=6, shortest=4, hidden=8, layers=1)
+    return PositionwiseLSTMSorter(length=6, shortest=4, hidden=8, layers=1)
 
 
 def counted_ranks(scores: list[float]) -> list[float]:

@@ -17,7 +17,7 @@ from bifocal.ranking_heads import MLPHead
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.ranking_heads.training import epoch_batches, fit_head, predict
-from bifocal.sorters import LSTMSorter
+from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training.schedules import Step
 
 DIM = 6
@@ -116,7 +116,7 @@ def test_interrupted_fit_resumes_with_its_sorter_and_auxiliary_loss(
 
     def parts() -> tuple[RankingModel, SpearmanLoss]:
         torch.manual_seed(1)
-        sorter = LSTMSorter(length=8, hidden=4, layers=1)
+        sorter = PositionwiseLSTMSorter(length=8, hidden=4, layers=1)
         return small_head(), SpearmanLoss(sorter, fine_tune=1.0, auxiliary_weight=0.1, auxiliary_steps=12)
 
     def fit(head: RankingModel, loss: SpearmanLoss, name: str, **more: Any) -> Any:

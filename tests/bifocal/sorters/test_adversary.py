@@ -8,10 +8,10 @@ from bifocal.sorters import (
     BifocalSorter,
     CNNSorter,
     LaplaceSorter,
-    LSTMSorter,
     NeuralSorter,
     PairwiseSorter,
     PermutahedronSorter,
+    PositionwiseLSTMSorter,
     SoftSorter,
 )
 from bifocal.sorters.adversary import run_adversary
@@ -53,7 +53,7 @@ def test_relaxed_permutation_is_fooled(sorter):
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: LSTMSorter(length=16, hidden=16, layers=1), lambda: CNNSorter(length=16, blocks=3)]
+    "build", [lambda: PositionwiseLSTMSorter(length=16, hidden=16, layers=1), lambda: CNNSorter(length=16, blocks=3)]
 )
 def test_trained_sorter_is_fooled(tmp_path, build):
     torch.manual_seed(0)

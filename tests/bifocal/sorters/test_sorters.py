@@ -14,10 +14,10 @@ from bifocal.sorters import (
     BifocalSorter,
     CNNSorter,
     LaplaceSorter,
-    LSTMSorter,
     NeuralSorter,
     PairwiseSorter,
     PermutahedronSorter,
+    PositionwiseLSTMSorter,
     SoftSorter,
     exact_ranks,
 )
@@ -98,7 +98,7 @@ def test_soft_sorter_has_the_gradient_of_its_ranks(sorter):
     assert gradcheck(sorter, random_scores(2, 6).requires_grad_())
 
 
-@pytest.mark.parametrize("sorter", [LSTMSorter(length=5, hidden=4), CNNSorter(length=5, blocks=2)])
+@pytest.mark.parametrize("sorter", [PositionwiseLSTMSorter(length=5, hidden=4), CNNSorter(length=5, blocks=2)])
 def test_trained_sorter_has_the_gradient_of_its_ranks(sorter):
     assert gradcheck(sorter.double().eval(), random_scores(2, 5).requires_grad_())
 

@@ -18,7 +18,7 @@ from bifocal.models import TwoBranchModel
 from bifocal.models.batch import Batch, ImageCaptionPairs
 from bifocal.models.embedding import embed
 from bifocal.scores import Scores
-from bifocal.sorters import LSTMSorter
+from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training.batches.distinct_images import distinct_batches
 from bifocal.training.schedules import Constant, MultiStep
 
@@ -57,7 +57,7 @@ def test_fit_learns(pairs: ImageCaptionPairs, train: Any, checkpoints: Path, pre
 def rank_loss() -> RecallLoss:
     """Return a loss with state: a sorter that is fine-tuned and an auxiliary loss that ends in the second epoch."""
     torch.manual_seed(8)
-    sorter = LSTMSorter(16, hidden=3, layers=1)
+    sorter = PositionwiseLSTMSorter(16, hidden=3, layers=1)
     return RecallLoss(sorter, fine_tune=0.5, auxiliary_weight=1.0, auxiliary_steps=8)
 
 

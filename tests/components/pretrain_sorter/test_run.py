@@ -25,7 +25,7 @@ TRAINING: dict[str, Any] = {
     "depths": [],
 }
 SECTION: dict[str, Any] = {
-    "sorter": {"name": "LSTMSorter", "hidden": 8, "layers": 1},
+    "sorter": {"name": "PositionwiseLSTMSorter", "hidden": 8, "layers": 1},
     "length": 5,
     "training": TRAINING,
 }
@@ -59,7 +59,7 @@ def test_run_draws_the_figures_of_the_thesis(tmp_path: Path) -> None:
     metrics = run(validated(training=TRAINING | {"depths": [1, 2]}), sorter=tmp_path)
     assert all((tmp_path / f"{name}.png").stat().st_size > 0 for name in ("l1", "behavior", "depths"))
     errors = pd.read_csv(tmp_path / "l1.csv", index_col="sorter")["l1"]
-    assert errors["LSTMSorter"] == pytest.approx(metrics["held_out_l1"])
+    assert errors["PositionwiseLSTMSorter"] == pytest.approx(metrics["held_out_l1"])
     assert errors["BifocalSorter"] == 0
     depths = pd.read_csv(tmp_path / "depths.csv")
     assert depths[["blocks", "epoch"]].to_numpy().tolist() == [[1, 1], [1, 2], [2, 1], [2, 2]]
@@ -78,8 +78,8 @@ def test_sorter_without_weights_is_stored_without_training(tmp_path: Path) -> No
     ("changes", "message"),
     [
         ({"sorter": "BifocalSorter"}, "BifocalSorter has no weights to train: set training to null"),
-        ({"training": None}, "training is null, but LSTMSorter has weights: set training"),
-        ({"sorter": {"name": "LSTMSorter", "length": 5}}, r"sorter\.length: leave it out"),
+        ({"training": None}, "training is null, but PositionwiseLSTMSorter has weights: set training"),
+        ({"sorter": {"name": "PositionwiseLSTMSorter", "length": 5}}, r"sorter\.length: leave it out"),
         ({"training": TRAINING | {"schedule": {"name": "Stepp"}}}, "did you mean 'Step'"),
         ({"training": TRAINING | {"schedule": {"name": "Step", "gama": 0.5}}}, "did you mean 'gamma'"),
     ],

@@ -14,7 +14,7 @@ from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
 from bifocal.pretraining.sorter import train_sorter
-from bifocal.sorters import LSTMSorter, save_sorter
+from bifocal.sorters import PositionwiseLSTMSorter, save_sorter
 from bifocal.training.members import MEMBER_SEED
 from bifocal.training.schedules import Step
 from components.train_embedding.run import run
@@ -35,7 +35,7 @@ def artifacts(scened: Scened) -> dict[str, Path]:
             seen = sum(directions[word] for word in set(" ".join(own["text"]).split()))
             writer.add(str(image_id), np.stack([seen, 0.1 * random.normal(size=24)]).astype(np.float32))
     arguments = {"hidden": 8, "layers": 1}
-    sorter = LSTMSorter(16, **arguments)
+    sorter = PositionwiseLSTMSorter(16, **arguments)
     train_sorter(
         sorter,
         length=16,

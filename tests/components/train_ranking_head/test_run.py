@@ -13,7 +13,7 @@ from bifocal.datasets import write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
 from bifocal.ranking_heads.serialization import load_head
-from bifocal.sorters import LSTMSorter, save_sorter
+from bifocal.sorters import PositionwiseLSTMSorter, save_sorter
 from components.__main__ import main
 from components.catalog import pipeline_components
 from components.train_ranking_head.run import run
@@ -91,7 +91,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             cells = 0.1 * random.normal(size=(4, 10))
             cells[random.integers(4)] += 4 * np.array(present)
             writer.add(image_id, cells.astype(np.float32))
-    save_sorter(paths["sorter"], LSTMSorter(16, hidden=4, layers=1), {"hidden": 4, "layers": 1})
+    save_sorter(paths["sorter"], PositionwiseLSTMSorter(16, hidden=4, layers=1), {"hidden": 4, "layers": 1})
     return paths
 
 
@@ -122,13 +122,13 @@ def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_
         written.append(hash_files(tmp_path / name))
     assert set(metrics) == {"loss_validation", "loss_test"}
     assert written[0] == written[1]
-    with pytest.raises(ValueError, match="this LSTMSorter ranks 16 scores, not 8"):
+    with pytest.raises(ValueError, match="this PositionwiseLSTMSorter ranks 16 scores, not 8"):
         run(validated(sorter=None, batch_size=8), **artifacts, **outputs(tmp_path / "failed"))
 
 
 def test_untrained_sorter_is_rejected():
-    with pytest.raises(ParameterError, match="sorter is LSTMSorter, which must be trained first"):
-        validated(sorter={"name": "LSTMSorter"})
+    with pytest.raises(ParameterError, match="sorter is PositionwiseLSTMSorter, which must be trained first"):
+        validated(sorter={"name": "PositionwiseLSTMSorter"})
 
 
 def test_sorter_that_no_loss_uses_is_rejected():

@@ -75,7 +75,10 @@ def test_valid_values_are_typed() -> None:
             {"toy": {"steps": [{"loss": "InfoNCELoss", "epoch": 1}]}},
             "toy.steps.0.epoch: unknown key; did you mean 'epochs'",
         ),
-        ({"toy": {"sorters": [{"name": "LSTMSorter", "hiden": 3}]}}, "toy.sorters.0: LSTMSorter takes no 'hiden'"),
+        (
+            {"toy": {"sorters": [{"name": "PositionwiseLSTMSorter", "hiden": 3}]}},
+            "toy.sorters.0: PositionwiseLSTMSorter takes no 'hiden'",
+        ),
         ({"toy": {"corpus": {"name": "Scenes", "root": "a"}}}, "toy.corpus: Scenes takes no 'root'"),
         ({"toy": {"corpus": {"name": "Scenes", "seed": 3}}}, "toy.corpus.seed: leave it out, the stage passes it"),
         (

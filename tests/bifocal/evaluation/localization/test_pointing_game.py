@@ -72,3 +72,18 @@ def test_pointing_game_accuracy_by_category_is_share_of_its_phrases(subject: Sub
         assert by_category[category]["accuracy"] == pytest.approx(100 * pointing.hits[members].mean())
         assert by_category[category]["phrases"] == sum(members)
     assert list(by_category) == ["b", "a"]
+
+
+def test_phrases_of_small_boxes_are_left_out(subject: Subject, locator: PhraseLocator) -> None:
+    everything = point_at_phrases(locator, subject.split)
+    areas = []
+    for boxes, (width, height) in zip(everything.phrases["boxes"], everything.sizes.tolist(), strict=True):
+        x, y = boxes[:, [0, 2]].ravel().tolist(), boxes[:, [1, 3]].ravel().tolist()
+        areas.append((max(x) - min(x)) * (max(y) - min(y)) / (width * height))
+    limit = sorted(areas)[len(areas) // 2]
+    large = [area >= limit for area in areas]
+    metrics = PointingGame(min_area=limit)(subject).metrics["pointing"]
+    assert 0 < metrics["phrases"] == sum(large) < len(areas)
+    assert metrics["accuracy"] == pytest.approx(100 * everything.hits[large].mean())
+    with pytest.raises(ValueError, match=r"no phrase has boxes that cover 1\.1 of the image"):
+        PointingGame(min_area=1.1)(subject)

@@ -1,6 +1,7 @@
 """R-MAC, as extractor and as encoder, against loops over regions, channels and dimensions."""
 
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,29 @@ def test_grid_regions_are_inside_the_map_and_reach_its_borders(height: int, widt
     assert max(left + side for _, left, side in largest) == width
     mirrored = {(left, top, side) for top, left, side in grid_regions(width, height, scales)}
     assert mirrored == set(regions)
+
+
+def published_grid(height: int, width: int, scales: int) -> list[tuple[int, int, int]]:
+    """The grid by the formulas of the authors' code, in NumPy."""
+    short, longer = min(height, width), max(height, width)
+    overlaps = (short**2 - short * ((longer - short) / np.arange(1.0, 7.0))) / short**2
+    extra = 0 if height == width else 1 + int(np.argmin(np.abs(overlaps - 0.4)))
+    regions = []
+    for scale in range(1, scales + 1):
+        side = np.floor(2 * short / (scale + 1))
+        half = np.floor(side / 2 - 1)
+        along = []
+        for length, more in ((height, height > width), (width, width > height)):
+            count = scale + more * extra
+            step = (length - side) / (count - 1) if count > 1 else 0.0
+            along.append((np.floor(half + step * np.arange(count)) - half).astype(int).tolist())
+        regions += [(top, left, int(side)) for top in along[0] for left in along[1]]
+    return regions
+
+
+def test_grid_regions_are_those_of_the_authors_code() -> None:
+    for height, width in product(range(2, 40), repeat=2):
+        assert grid_regions(height, width, 2) == published_grid(height, width, 2), (height, width)
 
 
 def test_grid_regions_of_an_18_by_12_map_are_those_of_the_paper() -> None:

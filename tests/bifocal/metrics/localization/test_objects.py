@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.metrics import mask_iou, mask_mean_ap, point_mean_ap
+from bifocal.metrics import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, point_mean_ap
 
 
 def test_point_and_mask_mean_ap_of_worked_case() -> None:
@@ -31,3 +31,33 @@ def test_invalid_input_is_rejected() -> None:
     ):
         with pytest.raises(ValueError, match=expected):
             call()
+
+
+def published_map(overlaps: list[list[float]], present: list[list[bool]], threshold: float) -> float:
+    """``get_map_at`` of BEAN's published code, in loops: images by decreasing overlap, counted from the second."""
+    values = []
+    for row, has in zip(overlaps, present, strict=True):
+        ranked = sorted(zip(row, has, strict=True), key=lambda pair: -pair[0])
+        correct = [float(overlap > threshold) for overlap, _ in ranked]
+        average = recall = right = wrong = 0.0
+        for index, hit in enumerate(correct):
+            if index > 0:
+                right, wrong = right + hit, wrong + 1 - hit
+            precision = right / (right + wrong) if index > 0 else 0.0
+            average += precision * (right / sum(has) - recall)
+            recall = right / sum(has)
+        values.append(average)
+    return sum(values) / len(values)
+
+
+def test_mean_ap_of_overlaps_is_that_of_the_published_code() -> None:
+    random = np.random.default_rng(0)
+    present = random.random((6, 40)) < 0.3
+    present[:, 0] = True
+    overlaps = np.where(present, random.random((6, 40)), 0.0)
+    for threshold in (0.3, 0.5, 0.99):
+        expected = published_map(overlaps.tolist(), present.tolist(), threshold)
+        assert mask_mean_ap_of_overlaps(overlaps, present, [threshold])[f"IoU@{threshold:g}"] == pytest.approx(expected)
+    absent = np.zeros((1, 40), dtype=bool)  # a category of no image has no AP
+    both = mask_mean_ap_of_overlaps(np.vstack([overlaps, 0 * overlaps[:1]]), np.vstack([present, absent]))
+    assert both == mask_mean_ap_of_overlaps(overlaps, present)

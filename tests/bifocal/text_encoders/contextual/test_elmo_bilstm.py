@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.text_encoders import ElmoBiLSTMEncoder
@@ -10,9 +10,10 @@ from bifocal.text_encoders import ElmoBiLSTMEncoder
 LENGTHS = torch.tensor([4, 1, 3])
 
 
-def test_outputs_are_those_of_a_bidirectional_lstm() -> None:
+@pytest.mark.parametrize("fully_connected", [1, 2])
+def test_outputs_are_those_of_a_bidirectional_lstm_and_of_the_mappings(fully_connected: int) -> None:
     torch.manual_seed(0)
-    encoder = ElmoBiLSTMEncoder(input_dim=6, dim=8, layers=2).double()
+    encoder = ElmoBiLSTMEncoder(input_dim=6, dim=5, layers=2, units=4, fully_connected=fully_connected).double()
     reference = nn.LSTM(3, 4, batch_first=True, bidirectional=True).double()
     for name, weight in encoder.forwards.named_parameters():
         getattr(reference, name).data.copy_(weight)
@@ -22,11 +23,18 @@ def test_outputs_are_those_of_a_bidirectional_lstm() -> None:
     sentences, words = encoder(values, LENGTHS), encoder.encode_words(values, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         outputs, (last, _) = reference(values[row, 0, None, :length, :3])
-        torch.testing.assert_close(words[row, :length], normalize(outputs[0], dim=1))
+        torch.testing.assert_close(words[row, :length], mapped(encoder.word_layers, outputs[0], fully_connected))
         assert not words[row, length:].any()
-        torch.testing.assert_close(sentences[row], normalize(last.flatten(), dim=0))
+        expected = mapped(encoder.sentence_layers, last.flatten()[None], fully_connected)[0]
+        torch.testing.assert_close(sentences[row], expected)
 
 
-def test_dim_must_be_even() -> None:
-    with pytest.raises(ValueError, match="dim is 5: expected an even number"):
-        ElmoBiLSTMEncoder(dim=5)
+def mapped(layers: nn.Sequential, inputs: Tensor, fully_connected: int) -> Tensor:
+    """Affine layers with leaky ReLUs of slope 0.2 between them, and the norm."""
+    affine = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    assert len(affine) == fully_connected
+    for number, layer in enumerate(affine):
+        inputs = inputs @ layer.weight.T + layer.bias
+        if number < fully_connected - 1:
+            inputs = torch.where(inputs < 0, 0.2 * inputs, inputs)
+    return normalize(inputs, dim=1)

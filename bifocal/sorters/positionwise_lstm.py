@@ -1,19 +1,19 @@
-"""The recurrent sorter of SoDeep."""
+"""A recurrent sorter with a small projection."""
 
 import torch
 from torch import Tensor, nn
 
-from bifocal.sorters.ranks import check_scores
+from bifocal.sorters.ranks import check_length, check_scores
 
 
-class LSTMSorter(nn.Module):
+class PositionwiseLSTMSorter(nn.Module):
     """Bidirectional LSTM over the scores, then a linear projection at every position.
 
     Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019; thesis 5.3.1,
-    figure 5.3a. The thesis ends in one affine layer over the whole sequence, and the authors' code in a convolution
-    over all states: most of the parameters, and tied to one length. The two directions of the LSTM already carry the
-    whole sequence to every position, so here all positions share one small projection, and the sorter can be trained
-    on a range of lengths.
+    figure 5.3a, but for the last layer: the paper's sorter, ``LSTMLargeSorter``, ends in one affine layer over the
+    states of all positions, with most of the parameters, and is tied to one length. The two directions of the LSTM
+    already carry the whole sequence to every position, so here all positions share one small projection, and the sorter
+    can be trained on a range of lengths.
 
     The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``.
 
@@ -30,7 +30,7 @@ class LSTMSorter(nn.Module):
         ValueError: ``shortest`` is not in [1, length], or a vector has a length outside [shortest, length].
 
     Example:
-        >>> LSTMSorter(length=8, shortest=4, hidden=4)(torch.randn(3, 6)).shape
+        >>> PositionwiseLSTMSorter(length=8, shortest=4, hidden=4)(torch.randn(3, 6)).shape
         torch.Size([3, 6])
     """
 
@@ -43,7 +43,7 @@ class LSTMSorter(nn.Module):
         self.lstm = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(2 * hidden, 1)
 
-    def train(self, mode: bool = True) -> "LSTMSorter":
+    def train(self, mode: bool = True) -> "PositionwiseLSTMSorter":
         """Set the mode of all modules but the LSTM, which stays in training mode.
 
         cuDNN has no backward pass in evaluation mode, and without dropout both modes compute the same.
@@ -54,13 +54,8 @@ class LSTMSorter(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         scores = check_scores(scores).to(self.projection.weight.dtype)
+        check_length(self, scores, self.length, self.shortest)
         length = scores.shape[-1]
-        if not self.shortest <= length <= self.length:
-            trained_on = f"{self.length}" if self.shortest == self.length else f"{self.shortest} to {self.length}"
-            raise ValueError(
-                f"this LSTMSorter ranks {trained_on} scores, not {length}: "
-                f"train one with length {length}, or use a sorter that accepts any length"
-            )
         states, _ = self.lstm(scores.reshape(-1, length, 1))
         # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
         return torch.mul(self.projection(states).reshape(scores.shape), length)

@@ -1,0 +1,53 @@
+"""The convolutional sorter of SoDeep's published code."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.sorters.ranks import check_length, check_scores
+
+CHANNELS = (1, 8, 16, 32, 64, 96, 128, 256, 256, 128)
+WIDTHS = (2, 3, 5, 7, 10, 7, 5, 3, 3)
+SHORTEST = sum(WIDTHS) - len(WIDTHS) + 1
+
+
+class PublishedCNNSorter(nn.Module):
+    """Nine convolutions without padding, then one over all remaining positions, and a sigmoid.
+
+    Engilberge et al., "SoDeep", CVPR 2019: ``cnn`` of the authors' code. PReLU follows each convolution, batch norm
+    each second one. The thesis describes eight blocks (``CNNSorter``) and gives no filters.
+
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``, and accepts only
+    the length that it is trained for.
+
+    Args:
+        length: scores per vector, at least 37.
+
+    Shape:
+        scores (..., length) -> ranks (..., length), 0 = best.
+
+    Raises:
+        ValueError: ``length`` is below 37, or a vector has another length.
+
+    Example:
+        >>> PublishedCNNSorter(length=40)(torch.randn(3, 40)).shape
+        torch.Size([3, 40])
+    """
+
+    def __init__(self, length: int = 100) -> None:
+        super().__init__()
+        if length < SHORTEST:
+            raise ValueError(f"length is {length}: nine convolutions need at least {SHORTEST} scores")
+        self.length = length
+        self.convolutions = nn.Sequential()
+        for number, ((before, after), width) in enumerate(zip(pairwise(CHANNELS), WIDTHS, strict=True)):
+            norm = [nn.BatchNorm1d(after)] if number % 2 else []
+            self.convolutions.append(nn.Sequential(nn.Conv1d(before, after, width), *norm, nn.PReLU()))
+        self.projection = nn.Conv1d(CHANNELS[-1], length, length - SHORTEST + 1)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        scores = check_scores(scores).to(self.projection.weight.dtype)
+        check_length(self, scores, self.length)
+        fractions = torch.sigmoid(self.projection(self.convolutions(scores.reshape(-1, 1, self.length))))
+        return fractions.reshape(scores.shape) * self.length
