@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import yaml
+
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.flows import FlowName
@@ -17,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 VALUES = parameters.load(ROOT / "params.yaml")
 SMALL_VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+Documents = tuple[dict[str, Any], dict[str, Any]]
+"""A compiled pipeline, and the Kubernetes settings of each executor."""
 
 
 def compile_text(
@@ -63,3 +67,31 @@ def callers() -> list[inspect.FrameInfo]:
         frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
         frame = frame.f_back
     return frames
+
+
+def documents(text: str) -> Documents:
+    """Return a compiled pipeline, and the Kubernetes settings of each of its executors."""
+    pipeline, platform = yaml.load_all(text, Loader=yaml.CSafeLoader)
+    return pipeline, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+
+
+def compiled(nodes: int = 1, **changes: Any) -> Documents:
+    """Return the default pipeline with other values."""
+    return documents(compile_text(parameters.merge(VALUES, changes), nodes=nodes))
+
+
+def tasks_of(pipeline: dict[str, Any]) -> dict[str, Any]:
+    tasks: dict[str, Any] = pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    return tasks
+
+
+def task_name(component: str | None) -> str:
+    assert component is not None
+    return component.replace("_", "-")
+
+
+def arguments(task: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.get("runtimeValue", {}).get("constant", value)
+        for name, value in task["inputs"]["parameters"].items()
+    }

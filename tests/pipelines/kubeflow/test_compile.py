@@ -4,56 +4,30 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
-import yaml
-
-from components.catalog import PIPELINES, all_components, pipeline_components
-from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
-from components.cluster.fingerprint.spec import MLFLOW_PAGE
+from components.catalog import all_components, pipeline_components
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.policies import load_promotion
-from runtime import parameters
 from runtime.identity import image_key
-from runtime.marks import USER_PATH
-from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
+from tests.pipelines.compiled import (
+    REVISION,
+    ROOT,
+    VALUES,
+    Documents,
+    arguments,
+    compile_text,
+    compiled,
+    documents,
+    task_name,
+    tasks_of,
+)
 
 MERGE = all_components()["extract_features"].merge_step
 
 
-def compiled(nodes: int = 1, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the pipeline and the platform document of the default pipeline with other values."""
-    text = compile_text(parameters.merge(VALUES, changes), nodes=nodes)
-    pipeline, platform = yaml.safe_load_all(text)
-    return pipeline, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-
-
-@pytest.fixture(scope="module")
-def default() -> tuple[dict[str, Any], dict[str, Any]]:
-    return compiled()
-
-
-def tasks_of(pipeline: dict[str, Any]) -> dict[str, Any]:
-    tasks: dict[str, Any] = pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    return tasks
-
-
-def task_name(component: str | None) -> str:
-    assert component is not None
-    return component.replace("_", "-")
-
-
-def arguments(task: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.get("runtimeValue", {}).get("constant", value)
-        for name, value in task["inputs"]["parameters"].items()
-    }
-
-
-def test_each_stage_depends_on_the_writers_of_its_inputs(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_each_stage_depends_on_the_writers_of_its_inputs(default: Documents) -> None:
     tasks = tasks_of(default[0])
     writer = {output: task_name(stage.name) for stage in pipeline_components() for output in stage.outputs}
     for stage in pipeline_components():
@@ -67,12 +41,12 @@ def test_each_stage_depends_on_the_writers_of_its_inputs(default: tuple[dict[str
         assert set(task["dependentTasks"]) == (set(expected.values()) or {"fingerprint"})
 
 
-def test_push_reads_every_output_of_the_pipeline(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_push_reads_every_output_of_the_pipeline(default: Documents) -> None:
     inputs = tasks_of(default[0])["push"]["inputs"]["artifacts"]
     assert sorted(inputs) == sorted(name for stage in pipeline_components() for name in stage.outputs)
 
 
-def test_promotion_follows_registration_and_gets_the_policy(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_promotion_follows_registration_and_gets_the_policy(default: Documents) -> None:
     task = tasks_of(default[0])["promote"]
     assert set(task["inputs"]["artifacts"]) == {"dataset", "features", "registration"}
     assert {"register-model", "release"} <= set(task["dependentTasks"])
@@ -82,11 +56,11 @@ def test_promotion_follows_registration_and_gets_the_policy(default: tuple[dict[
     assert outputs["scores"]["artifactType"]["schemaTitle"] == "system.Metrics"
     without = resources.load().model_copy(update={"promote": False})
     text = kubeflow.compile_pipeline(VALUES, without, REVISION)
-    assert "promote" not in tasks_of(next(yaml.safe_load_all(text)))
+    assert "promote" not in tasks_of(documents(text)[0])
 
 
 def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_argument(
-    default: tuple[dict[str, Any], dict[str, Any]],
+    default: Documents,
 ) -> None:
     for stage in pipeline_components():
         given = arguments(tasks_of(default[0])[task_name(stage.name)])
@@ -95,7 +69,7 @@ def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_ar
         assert given["code"] == image_key(stage)
 
 
-def test_a_changed_section_changes_the_arguments_of_one_stage(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_a_changed_section_changes_the_arguments_of_one_stage(default: Documents) -> None:
     other, _ = compiled(pretrain_sorter={"length": 77})
     tasks = tasks_of(default[0])
     changed = [name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])]
@@ -119,76 +93,17 @@ def test_compilation_needs_neither_torch_nor_mlflow() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
-def test_steps_with_side_effects_are_not_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_steps_with_side_effects_are_not_cached(default: Documents) -> None:
     tasks = tasks_of(default[0])
     for name in ("push", "register-model", "promote"):
         assert not tasks[name]["cachingOptions"].get("enableCache", False)
     assert tasks["evaluate"]["cachingOptions"]["enableCache"]
 
 
-def test_notify_is_an_exit_task(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_notify_is_an_exit_task(default: Documents) -> None:
     notice = default[0]["root"]["dag"]["tasks"]["notify"]
     assert notice["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
     assert notice["inputs"]["parameters"]["status"]["taskFinalStatus"]["producerTask"] == "exit-handler-1"
-
-
-def test_each_stage_fetches_its_user_files_by_their_fingerprint() -> None:
-    pipeline, _ = compiled(
-        prepare_dataset={"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}},
-        extract_features={"weights": {"name": "FromFile", "path": "data/backbone.safetensors"}},
-    )
-    tasks = tasks_of(pipeline)
-    assert pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == REVISION
-    sources = {"prepare_dataset": ["data/flickr8k"], "extract_features": ["data/backbone.safetensors"]}
-    assert json.loads(arguments(tasks["fingerprint"])["parameters"])["fingerprint"] == {"sources": sources}
-    for stage, paths in sources.items():
-        readers = [name for name in tasks if name.startswith(task_name(stage))]
-        for reader in readers:
-            fetch = tasks[reader]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"]["producerTask"]
-            given = arguments(tasks[fetch])
-            assert json.loads(given["parameters"])["fetch"] == {"paths": paths}
-            assert given["versions"]["taskOutputParameter"] == {
-                "producerTask": "fingerprint",
-                "outputParameterKey": stage,
-            }
-            # A new commit changes no argument of the step, so Kubeflow takes it from the cache.
-            assert "revision" not in given
-            assert tasks[fetch]["cachingOptions"]["enableCache"]
-    assert "artifacts" not in tasks["pretrain-sorter"]["inputs"]
-    assert {"user_files_prepare_dataset", "user_files_extract_features"} <= set(tasks["push"]["inputs"]["artifacts"])
-
-
-def test_s3_sources_are_in_the_cache_key_by_their_fingerprint() -> None:
-    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
-    tasks = tasks_of(pipeline)
-    assert "fetch" not in tasks
-    versions = arguments(tasks["prepare-dataset"])["versions"]["taskOutputParameter"]
-    assert versions == {"producerTask": "fingerprint", "outputParameterKey": "prepare_dataset"}
-    assert "versions" not in arguments(tasks["vectorize-captions"])
-
-
-def test_fingerprint_is_the_first_step_and_never_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    tasks = tasks_of(default[0])
-    assert "dependentTasks" not in tasks["fingerprint"]
-    assert not tasks["fingerprint"]["cachingOptions"].get("enableCache", False)
-    assert all(task["dependentTasks"] for name, task in tasks.items() if name != "fingerprint")
-
-
-def test_fingerprint_has_an_output_for_each_stage_with_user_files() -> None:
-    with_files = {
-        stage.name
-        for pipeline in PIPELINES
-        for stage in pipeline_components(pipeline)
-        for field in stage.params.model_fields.values()
-        if "paths=('" in f"{field.annotation} {field.metadata}" or USER_PATH in f"{field.annotation} {field.metadata}"
-    }
-    assert with_files | {MLFLOW_PAGE} == set(FINGERPRINT.parameter_outputs)
-
-
-@pytest.mark.parametrize("path", ["/data/flickr8k", "../data", "data/../../x"])
-def test_a_user_path_outside_the_repository_is_an_error(path: str) -> None:
-    with pytest.raises(parameters.ParameterError, match="outside the repository"):
-        compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": path}})
 
 
 def test_features_are_extracted_in_parallel_shards_and_merged() -> None:
@@ -212,7 +127,7 @@ def test_a_collection_is_embedded_in_parallel_shards_and_merged(tmp_path: Path) 
     overlay = tmp_path / "cluster.yaml"
     overlay.write_text("steps: {embed_collection: {shards: 3}}")
     text = kubeflow.compile_pipeline(VALUES, resources.load(overlays=[overlay]), REVISION)
-    tasks = tasks_of(next(yaml.safe_load_all(text)))
+    tasks = tasks_of(documents(text)[0])
     shards = {name: task for name, task in tasks.items() if name.startswith("embed-collection")}
     assert sorted(arguments(task)["shard"] for task in shards.values()) == ["1/3", "2/3", "3/3"]
     merge = tasks["merge-collection"]
@@ -223,7 +138,7 @@ def test_a_collection_is_embedded_in_parallel_shards_and_merged(tmp_path: Path) 
 
 
 def test_features_of_a_trained_backbone_are_extracted_by_one_step(
-    default: tuple[dict[str, Any], dict[str, Any]],
+    default: Documents,
 ) -> None:
     tasks = tasks_of(default[0])
     assert [name for name in tasks if name.startswith(("extract", task_name(MERGE)))] == ["extract-features"]
@@ -241,17 +156,3 @@ def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
     for reader in ("evaluate", "export-onnx"):
         source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
         assert source == {"producerTask": job_task, "outputArtifactKey": "embedding"}
-
-
-def test_every_step_has_time_for_its_retries(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Argo kills a retry that is running when the maximum duration, from the first start, is over."""
-    pipeline, pods = default
-    tasks = {**tasks_of(pipeline), **pipeline["root"]["dag"]["tasks"]}
-    policies = {name: task["retryPolicy"] for name, task in tasks.items() if "retryPolicy" in task}
-    assert len(policies) >= 10
-    for name, policy in policies.items():
-        assert policy["backoffFactor"].is_integer()  # Argo rejects fractions
-        first, limit = (int(policy[key].removesuffix("s")) for key in ("backoffDuration", "backoffMaxDuration"))
-        delays = sum(first * policy["backoffFactor"] ** retry for retry in range(policy["maxRetryCount"]))
-        label = pipeline["components"][tasks[name]["componentRef"]["name"]]["executorLabel"]
-        assert delays + (1 + policy["maxRetryCount"]) * float(pods[label]["activeDeadlineSeconds"]) <= limit, name

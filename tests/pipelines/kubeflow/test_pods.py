@@ -17,7 +17,7 @@ from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
 from runtime.spec import Component, Params
-from tests.pipelines.compiled import compile_text
+from tests.pipelines.compiled import compile_text, documents
 from tests.pipelines.kubeflow.pod import pod_of
 
 # The releases of Kubernetes that KFP 2.17 is tested with (.github/workflows).
@@ -39,12 +39,6 @@ EVERYTHING = {
     "security_context": {"run_as_user": 1000, "run_as_group": 1000, "run_as_non_root": True},
     "secrets": ["bifocal-s3"],
 }
-
-
-def documents(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the pipeline, and the Kubernetes settings of each executor."""
-    pipeline, platform = yaml.safe_load_all(text)
-    return pipeline, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
 
 
 def pods(text: str) -> dict[str, dict[str, Any]]:

@@ -2,31 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 import yaml
 from kfp import compiler, dsl
 
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime.spec import Component, Params
-from tests.pipelines.compiled import REVISION, compile_text
+from tests.pipelines.compiled import REVISION, Documents, tasks_of
 
 
-@pytest.fixture(scope="module")
-def default() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The pipeline, and the Kubernetes settings of each executor."""
-    pipeline, platform = yaml.safe_load_all(compile_text())
-    return pipeline, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-
-
-def tasks_of(pipeline: dict[str, Any]) -> dict[str, Any]:
-    tasks: dict[str, Any] = pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    return tasks
-
-
-def test_training_gets_its_resources_secrets_and_retries(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_training_gets_its_resources_secrets_and_retries(default: Documents) -> None:
     step = resources.load().for_step("train_embedding")
     assert step.gpu is not None
     pipeline, platform = default
@@ -49,7 +35,7 @@ def test_training_gets_its_resources_secrets_and_retries(default: tuple[dict[str
 
 
 def test_retries_have_room_for_every_attempt_at_its_full_timeout(
-    default: tuple[dict[str, Any], dict[str, Any]],
+    default: Documents,
 ) -> None:
     """Argo stops retrying at maxDuration after the *first* attempt started, so that has to cover all attempts."""
     pipeline, platform = default
@@ -70,7 +56,7 @@ def seconds(duration: str) -> float:
 
 
 def test_every_container_has_the_id_of_the_run_and_no_cache_key_has_it(
-    default: tuple[dict[str, Any], dict[str, Any]],
+    default: Documents,
 ) -> None:
     pipeline, platform = default
     assert set(platform) == set(pipeline["deploymentSpec"]["executors"])
@@ -97,7 +83,7 @@ def test_strings_that_a_step_returns_are_output_parameters(tmp_path: Path) -> No
     assert before["taskOutputParameter"] == {"outputParameterKey": "digest", "producerTask": "toy"}
 
 
-def test_artifacts_have_the_types_that_kubeflow_shows(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_artifacts_have_the_types_that_kubeflow_shows(default: Documents) -> None:
     components = default[0]["components"]
 
     def types(kind: str, name: str) -> dict[str, str]:

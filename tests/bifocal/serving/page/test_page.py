@@ -124,7 +124,8 @@ def test_a_click_is_sent_if_the_service_asks_for_it_and_the_tab_has_one_name(pag
         page.keyboard.press("Enter")
         expect(page.locator("#sentence button").first).to_be_visible()
         page.keyboard.press("Escape")
-        expect(page.locator("#detail")).to_be_hidden()
+        # The dialog is hidden before the page moves the focus and goes back: a key in between would be undone.
+        expect(page).not_to_have_url(re.compile("item="))
     assert sent == [{"answer": "an id", "item": chosen}]
     assert len(set(names)) == 1
     assert len(names[0] or "") == 24
