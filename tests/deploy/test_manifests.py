@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes_validate import utils
 from starlette.testclient import TestClient
 
@@ -21,6 +20,7 @@ from pipelines.commands.run import run
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from runtime import parameters
+from tests.pipelines.compiled import documents, quick_callers
 
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued", "search", "kserve")
@@ -201,7 +201,8 @@ def test_the_cluster_of_kind_runs_the_small_pipeline_on_two_nodes_without_gpus()
     overlay = ROOT / "deploy" / "kind" / "resources.yaml"
     cluster = resources.load(images={"cpu": image, "gpu": image}, overlays=[overlay])
     values = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
-    pipeline = next(yaml.safe_load_all(kubeflow.compile_pipeline(values, cluster, "0" * 40)))
+    with quick_callers():
+        pipeline, _ = documents(kubeflow.compile_pipeline(values, cluster, "0" * 40))
     executors = {name: entry["container"] for name, entry in pipeline["deploymentSpec"]["executors"].items()}
     assert "exec-train-distributed" in executors
     assert {entry["image"] for entry in executors.values()} == {image}
