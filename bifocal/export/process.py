@@ -20,11 +20,12 @@ PRELOAD = [
 """Modules that the process server imports once. Importing them takes longer than the export of a small network."""
 LIBRARIES = ("open_clip", "timm", "transformers")
 """Further modules for the process server, if this process has imported them."""
+FROZEN = "bifocal.export.frozen"
 
 
 def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:
     """Run ``function`` in a new process: a second export in one process can silently freeze a dynamic axis."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOAD, *filter(sys.modules.__contains__, LIBRARIES)])
+    context.set_forkserver_preload([*PRELOAD, *filter(sys.modules.__contains__, LIBRARIES), FROZEN])
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as process:
         process.submit(function, *arguments).result()
