@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    "boto3", "faiss", "gensim.models", "jinja2", "matplotlib.pyplot", "mlflow.pyfunc",
-    "mlflow.store.tracking.sqlalchemy_store", "pandas", "pyarrow.dataset", "pyarrow.parquet", "pydantic",
-    "rich.progress", "scipy.stats", "sklearn.feature_extraction.text", "timm", "torch._dynamo",
-    "torchvision.transforms.v2",
+    "boto3", "dvc.cli.parser", "dvc.dependency", "dvc.repo.artifacts", "dvc.repo.datasets", "dvc.repo.graph",
+    "dvc.repo.index", "dvc.repo.metrics.show", "dvc.repo.params", "dvc.repo.plots", "dvc.repo.reproduce",
+    "dvc.stage.cache", "dvc.utils.strictyaml", "dvc_data.hashfile.db.local", "faiss", "gensim.models", "jinja2",
+    "matplotlib.pyplot", "mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store", "networkx", "pandas",
+    "pyarrow.dataset", "pyarrow.parquet", "pydantic", "rich.progress", "scipy.stats",
+    "sklearn.feature_extraction.text", "timm", "torch._dynamo", "torchvision.transforms.v2",
 )  # fmt: skip
 PROJECT = {"bifocal", "components", "pipelines", "runtime"}
 HEADER = 8

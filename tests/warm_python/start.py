@@ -13,15 +13,17 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def warm_python(folder: Path) -> Iterator[Path]:
-    """Yield a folder for ``PATH`` whose program ``python`` runs ``python -m MODULE`` without imports of packages."""
-    address, program = folder / "socket", folder / "python"
+    """Yield a folder for ``PATH`` whose programs ``python -m MODULE`` and ``dvc`` run without imports of packages."""
+    address = folder / "socket"
     # The packages read these variables when they are imported.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-P", str(HERE / "server.py"), str(address)]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE / "client.py"}" "{address}" "$@"\n')
-    program.chmod(0o755)
+    for name, module in (("python", ""), ("dvc", "-m dvc ")):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE / "client.py"}" "{address}" {module}"$@"\n')
+        program.chmod(0o755)
     try:
         while not address.exists():
             assert process.poll() is None, "the warm process ended"
