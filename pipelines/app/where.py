@@ -1,11 +1,18 @@
 """``bifocal where``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bifocal.serving.pointing import ACCURATE, Pointer, PointingHead
 from pipelines.app.run_folder import latest_run, run_option
+
+if TYPE_CHECKING:
+    from bifocal.search.trained_model import Location
+
+LIKELY = 0.5
+"""Probability from which a place is called a guess, as on the page."""
 
 
 @click.command()
@@ -51,10 +58,16 @@ def where_command(
         pointer.sizes = ACCURATE
     location = locate(pointer, image, phrase)
     location.picture().save(target)
-    known = "" if location.probability is None else f" (probability {location.probability:.0%})"
-    if location.present:
-        x, y = location.point
-        click.echo(f"guess: {phrase!r} around {x:.0%} from the left, {y:.0%} from the top{known}")
-    else:
-        click.echo(f"no {phrase!r} in this image{known}")
+    click.echo(describe(phrase, location))
     click.echo(f"-> {target}")
+
+
+def describe(phrase: str, location: "Location") -> str:
+    """Return a guess, a place with the words that the phrase is rather not there, or that it is not."""
+    known = "" if location.probability is None else f" (probability {location.probability:.0%})"
+    if not location.present:
+        return f"no {phrase!r} in this image{known}"
+    x, y = location.point
+    unlikely = location.probability is not None and location.probability < LIKELY
+    start = f"perhaps no {phrase!r} in this image; the closest place is" if unlikely else f"guess: {phrase!r}"
+    return f"{start} around {x:.0%} from the left, {y:.0%} from the top{known}"

@@ -74,10 +74,10 @@ function drawHeatmap(phrase, place) {
   return layer;
 }
 
-function describe(phrase) {
+export function describe(phrase) {
   if (!phrase.point) return t("where_absent", { phrase: phrase.text });
   const [x, y] = phrase.point.map((value) => number(Math.round(100 * value)));
-  const guess = t("where_one", { phrase: phrase.text, x, y });
-  if (typeof phrase.probability !== "number") return guess;
+  if (typeof phrase.probability !== "number") return t("where_one", { phrase: phrase.text, x, y });
+  const guess = t(phrase.probability < 0.5 ? "where_perhaps" : "where_one", { phrase: phrase.text, x, y });
   return `${guess} ${t("where_probability", { percent: number(Math.round(100 * phrase.probability)) })}`;
 }

@@ -116,6 +116,16 @@ def test_the_dialog_shows_a_guess_or_no_point(copy: Copy) -> None:
     assert not violations(page)
 
 
+@pytest.mark.parametrize(("probability", "start"), [(0.31, "Perhaps no “carrot”"), (0.5, "Guess:"), (None, "Guess:")])
+def test_a_phrase_that_is_rather_absent_is_not_called_a_guess(
+    copy: Copy, probability: float | None, start: str
+) -> None:
+    script = "phrase => import('./page/places.js').then(places => places.describe(phrase))"
+    sentence = copy.page.evaluate(script, {"text": "carrot", "point": [0.52, 0.45], "probability": probability})
+    assert sentence.startswith(start)
+    assert "52 % from the left and 45 % from the top." in sentence
+
+
 def test_a_copy_without_places_says_so(copy: Copy, tmp_path: Path, browser: Browser) -> None:
     report = write_site(copy.served, copy.folder.parents[1] / "run" / ONNX, tmp_path / "copy", places=False)
     assert report.place_bytes == 0
