@@ -11,8 +11,8 @@ SAMPLE = 2000
 """Captions whose similarity to the other captions of their item is measured."""
 SHARE = 0.5
 """Share of the captions that reach the level with another caption of their own item."""
-NEAR = 0.1
-"""Cosine of tf-idf vectors from which a caption comes near a sentence: they share at least one rare word."""
+NEAR = 0.05
+"""Cosine of tf-idf vectors from which a caption comes near a sentence: they share at least one uncommon word."""
 BATCH = 64
 
 

@@ -71,6 +71,15 @@ def test_a_sentence_comes_near_items_that_share_a_rare_word() -> None:
     assert [rows.tolist() for rows in near_rows(items, SENTENCES, OWN)] == expected_rows(NEAR)
 
 
+def test_one_shared_word_of_two_long_sentences_brings_an_item_near() -> None:
+    """A dog on a beach would otherwise stand for the absence of the dog in the snow of a sentence."""
+    captions = [["a brown dog sleeps beside two old chairs near white umbrellas along some quiet sandy beach today"]]
+    captions += [[text] for text in ("fresh snow", "tall trees", "red sleds", "woods at dusk", "children shout loudly")]
+    items = pa.table({"item_id": [str(row) for row in range(6)], "captions": captions})
+    sentence = "dog fresh snow tall trees red sleds woods dusk"
+    assert [rows.tolist() for rows in near_rows(items, [sentence], [5])] == [[0, 1, 2, 3, 4, 5]]
+
+
 @pytest.mark.parametrize("captions", [None, [[], []], [["!", "?"], []], [["a dog"], ["a dog"]]])
 def test_without_captions_to_compare_only_own_items_fit(captions: list[list[str]] | None) -> None:
     columns = {"item_id": ["1", "2"]}
