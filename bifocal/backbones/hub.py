@@ -59,6 +59,13 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
     return folder
 
 
+def file_address(repository: str, file: str) -> str:
+    """Return the address of a repository's file on the hub."""
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/{repository}/resolve/main/{file}"
+
+
 def is_reachable(url: str) -> bool:
     """Return whether the host of ``url`` accepts connections; with a proxy, only a download can tell: true."""
     parts = urlsplit(url)

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from bifocal.backbones.hub import file_address
 from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.datasets.resizing import resize_image, resize_shorter
 
@@ -79,7 +80,7 @@ class OpenClipBackbone:
         """Return where the weights are published."""
         stated = open_clip_library().get_pretrained_cfg(self.name, self.tag) if self.tag else {}
         repository = stated.get("hf_hub", "").rstrip("/")
-        return f"https://huggingface.co/{repository}/resolve/main/open_clip_model.safetensors" if repository else "them"
+        return file_address(repository, "open_clip_model.safetensors") if repository else "them"
 
     def preprocess(self, image: Image.Image) -> Tensor:
         """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before the crop."""

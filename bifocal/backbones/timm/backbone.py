@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from bifocal.backbones.hub import file_address
 from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.backbones.timm.input import check_input_size, input_resize, input_size, scaled_side
@@ -70,8 +71,8 @@ class TimmBackbone:
         return cast(dict[str, Tensor], model.state_dict())
 
     def download_url(self) -> str:
-        """Return the address of the file that timm downloads from the Hugging Face hub."""
-        return f"https://huggingface.co/{self.network.pretrained_cfg.get('hf_hub_id')}/resolve/main/model.safetensors"
+        """Return the address of the file that timm downloads from the Hugging Face hub, or from its mirror."""
+        return file_address(str(self.network.pretrained_cfg.get("hf_hub_id")), "model.safetensors")
 
     def preprocess(self, image: Image.Image) -> Tensor:
         """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before the crop."""

@@ -2,14 +2,18 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
+import timm
 import torch
+from safetensors.torch import save_file
 
 from bifocal.backbones.state import load_weights_file
 from bifocal.registry import build
-from pipelines.app.training.backbones import demo_section
+from pipelines.app.training.backbones import demo_section, download_problem
 from pipelines.app.training.parameters import training_parameters
+from tests.bifocal.hub_server import serve_hub
 
 
 @pytest.fixture
@@ -49,3 +53,23 @@ def test_the_demo_backbone_computes_features_of_photographs() -> None:
         (regions,) = extractor.extract([torch.zeros(3, 224, 224, dtype=torch.uint8)])
     assert regions.features.shape == (14 * 14, 64)
     assert regions.features.isfinite().all()
+
+
+def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect = socket.create_connection
+
+    def only_here(address: tuple[str, int], *arguments: Any, **options: Any) -> socket.socket:
+        if address[0] != "127.0.0.1":
+            raise OSError("Network is unreachable")
+        return connect(address, *arguments, **options)
+
+    monkeypatch.setattr(socket, "create_connection", only_here)
+    monkeypatch.setattr("bifocal.backbones.hub.getproxies", dict)
+    folder = tmp_path / "root" / "timm" / "resnet10t.c3_in1k"
+    folder.mkdir(parents=True)
+    save_file(timm.create_model("resnet10t").state_dict(), folder / "model.safetensors")
+    with serve_hub(tmp_path / "root") as hub:
+        assert download_problem({"extractor": {"name": "Grid", "backbone": "resnet10t", "size": 32}}) is None
+        assert hub.got("model.safetensors")
