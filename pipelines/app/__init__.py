@@ -94,7 +94,7 @@ def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickExcept
     """Return the error of a command that needs a package: it names the extras that install it."""
     own = {"serve": "serve", "export-site": "site", "pipelines": "pipelines"}.get(command, "train")
     own = "train" if error.name == "mlflow" else own
-    own = "search" if command == "index" and error.name in ("huggingface_hub", "tokenizers") else own
+    own = "search" if command == "index" and error.name in ("huggingface_hub", "tokenizers", "watchfiles") else own
     extras = "cpu" if error.name == "onnxruntime" else f"{own},cpu"
     return click.ClickException(
         f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal-vse[{extras}]'"

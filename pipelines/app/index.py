@@ -1,6 +1,7 @@
 """``bifocal index``."""
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ SHOWN = 20
     "backbone, and the folder of a sentence encoder.",
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Run folder to write; by default runs/NAME-index.")
+@click.option("--watch", "is_watched", is_flag=True, help="Go on until Ctrl-C, and index each change of DIRECTORY.")
 def index_command(
-    directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None
+    directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None, is_watched: bool
 ) -> None:
     """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
 
@@ -52,22 +54,41 @@ def index_command(
     changes and removes what changed in the folder. A killed call goes on with the same command. Then 'bifocal
     search', 'where' and 'serve' use the run folder.
     """
-    start = time.monotonic()
     if run is not None and (encoder or weights):
         raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
     folder = folder or RUNS / f"{run_name(directory)}-index"
     section = chosen_encoders(folder, directory, run, encoder, weights)
-    write_parameters(folder, {INDEXED: section})
+    if not is_watched:
+        index(Path(directory), folder, section)
+        click.echo('Next: bifocal search "a dog in the snow"')
+        click.echo("      bifocal serve")
+        return
+    from pipelines.app.indexing.watching import changes
+
+    for number, _ in enumerate(changes(Path(directory), folder)):
+        try:
+            index(Path(directory), folder, section)
+        except (OSError, ValueError) as error:
+            if number == 0:
+                raise
+            click.secho(f"not indexed: {error}", fg="yellow", err=True)  # a file may be half written, until it changes
+        click.echo(f"{datetime.now():%H:%M:%S}  watching {directory} (stop: Ctrl-C)")
+
+
+def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
+    """Index a source by the encoders of a section of ``params.yaml``; print numbers of images, and broken files."""
+    start = time.monotonic()
     from pipelines.app.indexing.encoders import encoder_folder
     from pipelines.app.indexing.folder import index_folder
 
+    write_parameters(folder, {INDEXED: section})
     if section["run"] is None:
         named = None if section["weights"] is None else Path(section["weights"])
         encoders, bank = encoder_folder(section["encoder"], named), None
     else:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
-    indexed = index_folder(Path(directory), encoders, folder, bank)
+    indexed = index_folder(directory, encoders, folder, bank)
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(
@@ -79,8 +100,6 @@ def index_command(
         for image, reason in indexed.broken[:SHOWN]:
             click.echo(f"  {image}: {reason}", err=True)
         click.echo(f"  -> {folder / ARTIFACTS / 'collection' / 'rejected.parquet'}", err=True)
-    click.echo('Next: bifocal search "a dog in the snow"')
-    click.echo("      bifocal serve")
 
 
 def chosen_encoders(

@@ -24,7 +24,8 @@ def packages(extras: str) -> set[str]:
     ("command", "module", "package"),
     [("serve", "faiss", "faiss-cpu"), ("serve", "bm25s", "bm25s"), ("serve", "uvicorn", "uvicorn"),
      ("serve", "onnxruntime", "onnxruntime"), ("export-site", "onnx", "onnx"), ("train", "torch", "torch"),
-     ("index", "huggingface_hub", "huggingface-hub"), ("index", "tokenizers", "tokenizers")],
+     ("index", "huggingface_hub", "huggingface-hub"), ("index", "tokenizers", "tokenizers"),
+     ("index", "watchfiles", "watchfiles")],
 )  # fmt: skip
 def test_the_named_extras_have_the_package(command: str, module: str, package: str) -> None:
     message = missing_extra(command, ModuleNotFoundError(name=module)).message

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from datetime import datetime
@@ -107,6 +108,44 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
     assert result.exit_code == 0, result.output
     assert "10 images can be searched: 10 new" in result.output
     assert len(decoded) - before <= 11 - 4  # two shards of two images were complete
+
+
+def test_a_watched_folder_is_indexed_at_each_change(trained: Path, pictures: Path, tmp_path: Path) -> None:
+    target, image = tmp_path / "index", (pictures / "2.jpg").read_bytes()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bifocal", "index", pictures, "--run", trained, "--folder", target, "--watch"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
+    )  # fmt: skip
+    assert process.stdout is not None
+
+    def until_watching() -> str:
+        assert process.stdout is not None
+        lines = list[str]()
+        while "watching" not in "".join(lines[-1:]):
+            lines.append(process.stdout.readline())
+            assert lines[-1], "".join(lines)
+        return "".join(lines)
+
+    try:
+        assert "10 images can be searched: 10 new" in until_watching()
+        (pictures / "new.jpg").write_bytes(image[:60])  # a copy in progress
+        assert "new.jpg: cannot be decoded" in until_watching()
+        (pictures / "new.jpg").write_bytes(image)
+        assert "11 images can be searched: 1 new, 0 changed, 0 removed" in until_watching()
+        (pictures / "captions.csv").write_text("one,two\n1,2\n")
+        assert "not indexed: captions.csv: no column is recognized as the image's" in until_watching()
+        (pictures / "captions.csv").unlink()
+        (pictures / "0.jpg").unlink()
+        assert "10 images can be searched: 0 new, 0 changed, 1 removed" in until_watching()
+        process.send_signal(signal.SIGINT)
+        assert "stopped; the same command goes on" in process.stdout.read()
+        assert process.wait() == 1
+    finally:
+        process.kill()
+    assert "new.jpg" in live(target)
+    assert "0.jpg" not in live(target)
 
 
 def test_wrong_folders_are_refused(trained: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
