@@ -1,10 +1,14 @@
-"""Model card as Markdown: intended use, metrics and lineage (Mitchell et al., FAT* 2019)."""
+"""Model card as Markdown: intended use, metrics and lineage (Mitchell et al., FAT* 2019), and metadata for a hub."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from bifocal.report.metric_rows import MetricRow
 
 FILE = "MODEL_CARD.md"
+MARK = "---\n"
+"""Line before and after the metadata."""
+TASK, TAGS = "feature-extraction", ("visual-semantic-embedding", "image-text-retrieval", "onnx")
 VECTORS = (
     "It maps image features and sentences to vectors; a high score of two vectors means that image and sentence match."
 )
@@ -28,10 +32,16 @@ def model_card(
     results: Mapping[str, Sequence[MetricRow]],
     lineage: Mapping[str, Mapping[str, str]],
     *,
+    corpus: str,
+    split: str,
     single_vector: bool = True,
 ) -> str:
-    """Return the card; without a single vector for an image and for a sentence, the model scores pairs."""
+    """Return the card of a model that was evaluated on a split of a corpus.
+
+    Without a single vector for an image and for a sentence, the model scores pairs.
+    """
     lines = [
+        _metadata(name, corpus, split, results),
         f"# {name}: images and sentences in one vector space",
         "",
         f"Visual-semantic embedding, trained and exported with Bifocal. {VECTORS if single_vector else PAIRS}",
@@ -50,6 +60,27 @@ def model_card(
     for artifact, values in lineage.items():
         lines += [f"### {artifact}", "", *(f"- {key}: `{value}`" for key, value in values.items()), ""]
     return "\n".join(lines)
+
+
+def without_metadata(card: str) -> str:
+    """Return a card without the metadata of a hub."""
+    return card.split(MARK, 2)[2].lstrip("\n") if card.startswith(MARK) else card
+
+
+def _metadata(name: str, corpus: str, split: str, results: Mapping[str, Sequence[MetricRow]]) -> str:
+    """Return the metadata that the Hugging Face hub reads, with the metrics as its ``model-index``."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    found = [
+        EvalResult(TASK, corpus, corpus, row.name, row.value, dataset_split=split, metric_name=row.title)
+        for rows in results.values()
+        for row in rows
+        if math.isfinite(row.value)
+    ]
+    data = ModelCardData(
+        library_name="bifocal", pipeline_tag=TASK, tags=list(TAGS), model_name=name, eval_results=found or None
+    )
+    return f"{MARK}{data.to_yaml()}\n{MARK}"
 
 
 def _table(title: str, rows: Sequence[MetricRow]) -> list[str]:

@@ -54,9 +54,11 @@ def run(
     page = build_page(subject, results, artifacts, FOOTER)
     (report / "index.html").write_text(render(page), encoding="utf-8")
     rows = {result.title: result.metric_rows() for result in results if result.metric_rows()}
+    corpus = str(flatten(read_manifest(dataset)["parameters"]).get("corpus.name", "unknown"))
     card = model_card.model_card(
-        subject.encoder_name, data_sentence(subject), rows, artifacts, single_vector=model.single_vector
-    )
+        subject.encoder_name, data_sentence(subject), rows, artifacts, corpus=corpus, split=params.split,
+        single_vector=model.single_vector,
+    )  # fmt: skip
     (metrics / model_card.FILE).write_text(card, encoding="utf-8")
     log_files(report)
     return scalar_metrics(results)

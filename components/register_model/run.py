@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from bifocal.report.model_card import without_metadata
 from components.register_model.spec import RegisterModelParams
 from runtime.artifacts import write_json
 from runtime.mlflow import register_exported
@@ -27,8 +28,8 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
 
 
 def _description(card: Path) -> str:
-    """Return the model card without its lineage, because MLflow's databases store 5,000 characters."""
-    short = card.read_text(encoding="utf-8").partition(LINEAGE)[0]
+    """Return the model card without metadata and lineage, because MLflow's databases store 5,000 characters."""
+    short = without_metadata(card.read_text(encoding="utf-8")).partition(LINEAGE)[0]
     return short + f"The complete card is the file evidence/{CARD} of the run.\n"
 
 

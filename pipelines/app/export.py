@@ -31,12 +31,13 @@ MODEL = "onnx"
 def export_command(destination: Path, folder: Path | None, name: str, collection: Path | None) -> None:
     """Copy the model of a run to DESTINATION, or write its collection there for FiftyOne, LanceDB, pgvector or Qdrant.
 
-    The model is the ONNX graphs, with what turns sentences and images into their inputs.
+    The model is the ONNX graphs, with what turns sentences and images into their inputs, and the model card as
+    README.md, which the Hugging Face hub reads.
     """
     if name == MODEL:
         if collection is not None:
             raise click.UsageError(f"--collection needs a format of a collection: {', '.join(FORMATS)}")
-        _copy_model(latest_run(folder) / ARTIFACTS / "onnx", destination)
+        _copy_model(latest_run(folder) / ARTIFACTS, destination)
     else:
         from bifocal.search.collection.collection import Collection
         from bifocal.search.exports import export_collection
@@ -49,6 +50,9 @@ def export_command(destination: Path, folder: Path | None, name: str, collection
     click.echo(f"-> {destination}")
 
 
-def _copy_model(graphs: Path, destination: Path) -> None:
+def _copy_model(artifacts: Path, destination: Path) -> None:
+    card = artifacts / "metrics" / "MODEL_CARD.md"
     with new_folder(destination) as partial:
-        shutil.copytree(graphs, partial, dirs_exist_ok=True)
+        shutil.copytree(artifacts / "onnx", partial, dirs_exist_ok=True)
+        if card.is_file():
+            shutil.copy(card, partial / "README.md")

@@ -7,12 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Result, summary_metrics
 from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics.retrieval.protocols import Fold
+from bifocal.report.model_card import without_metadata
 from components.evaluate.run import write_tables_and_figures
 from components.evaluate.spec import COMPONENT
 from runtime.artifacts import artifact_hash
@@ -70,14 +72,20 @@ def test_tables_and_figures_are_written(evaluated: Path) -> None:
 def test_model_card_has_intended_use_metrics_and_lineage(evaluated: Path, artifacts: Path) -> None:
     card = (evaluated / "metrics" / "MODEL_CARD.md").read_text()
     metrics = json.loads((evaluated / "metrics" / "metrics.json").read_text())
-    assert card.startswith("# SMILEEncoder")
+    own = without_metadata(card)
+    assert own.startswith("# SMILEEncoder")
     assert f"| Pointing accuracy | {metrics['pointing']['accuracy']:.1f} % |" in card
     for part in ("## Intended use", "decisions about people", "| Image retrieval, R@5 |", "### dataset, by"):
         assert part in card
     for name in ("dataset", "features", "text", "embedding"):
         assert artifact_hash(artifacts / name) in card
     # MLflow's databases limit the description of a version, which is the card without its lineage.
-    assert len(card.partition("## Data, parameters and lineage")[0]) < 4900
+    assert len(own.partition("## Data, parameters and lineage")[0]) < 4900
+    stated = ModelCard(card).data  # as the hub reads it
+    assert (stated.library_name, stated.model_name) == ("bifocal", "SMILEEncoder")
+    values = {result.metric_type: result.metric_value for result in stated.eval_results}
+    assert values["image_retrieval.R@5"] == pytest.approx(metrics["image_retrieval"]["R@5"])
+    assert {result.dataset_split for result in stated.eval_results} == {"test"}
 
 
 def test_ranks_cover_every_query(evaluated: Path, artifacts: Path) -> None:

@@ -75,7 +75,7 @@ def test_evaluate_another_split(trained: Path, command: Command) -> None:
 def test_export_copies_the_product(trained: Path, command: Command, tmp_path: Path) -> None:
     result = command("export", tmp_path / "model", "--run", trained)
     assert result.exit_code == 0, result.output
-    assert {"image_encoder.onnx", "text_encoder.onnx", "backbone.onnx"} <= {
+    assert {"image_encoder.onnx", "text_encoder.onnx", "backbone.onnx", "README.md"} <= {
         p.name for p in (tmp_path / "model").iterdir()
     }
     result = command("export", tmp_path / "model", "--run", trained)
