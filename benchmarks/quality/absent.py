@@ -64,13 +64,18 @@ def measure(
                calibration.found(without).mean(), at_most=0.05, reference=f"{count} captions")  # fmt: skip
     report.add(f"{name}: held-out captions searched without the images that they describe that are found",
                found[count:].mean(), reference=f"{count} captions")  # fmt: skip
+    index.calibration = calibration
+    ask_written(report, name, index, embedder)
+
+
+def ask_written(report: Report, name: str, index: SearchIndex, embedder: Embedder) -> None:
+    """Report notices of written queries in a calibrated index, whose items have captions."""
     written = yaml.safe_load(QUERIES.read_text(encoding="utf-8"))
     for kind, rows in written.items():
         vectors, right, notice = embed(embedder, [text for text, *_ in rows]), [], []
         for vector, (_, *words) in zip(vectors, rows, strict=True):
             shown = showing(index, words)
             searched = index if kind == "present" else index.without_items(shown)
-            searched.calibration = calibration
             (results,) = Search(searched).batch(vector[None], 1, sentences=True)
             right.append(results[0].item_id in shown)
             notice.append(not results.found)

@@ -196,8 +196,10 @@ class Search:
         rows, found = index.nearest(queries, count, allowed, corrected=sentences)
         if calibration is None:
             return list(map(Ranking, rows, found))
-        parts = zip(rows, found, calibration.probabilities(found), calibration.found(found).tolist(), strict=True)
-        return [Ranking(row, score, known, found=present) for row, score, known, present in parts]
+        references = calibration.references(queries)
+        known, present = calibration.probabilities(found, None, references), calibration.found(found, references)
+        parts = zip(rows, found, known, present.tolist(), strict=True)
+        return [Ranking(row, score, probability, found=is_found) for row, score, probability, is_found in parts]
 
     def _fused(self, query: Query, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""
@@ -210,7 +212,8 @@ class Search:
         rows, probabilities = np.array(list(fused)[:count], dtype=np.int64), None
         if index.calibration is not None:
             similarities = scores(index.vectors, unit, rows[None], index.bias)
-            probabilities = index.calibration.probabilities(similarities, best)[0]
+            references = index.calibration.references(unit)
+            probabilities = index.calibration.probabilities(similarities, best, references)[0]
         return Ranking(rows, np.array(list(fused.values())[:count]), probabilities)
 
     def _by_region(self, query: Query, count: int, allowed: Array | None) -> Ranking:

@@ -81,13 +81,13 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     from pipelines.app.indexing.encoders import encoder_folder
     from pipelines.app.indexing.folder import index_folder
 
-    write_parameters(folder, {INDEXED: section})
     if section["run"] is None:
         named = None if section["weights"] is None else Path(section["weights"])
         encoders, bank = encoder_folder(section["encoder"], named), None
     else:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
+    write_parameters(folder, {INDEXED: section})  # a killed call goes on with these encoders
     indexed = index_folder(directory, encoders, folder, bank)
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""

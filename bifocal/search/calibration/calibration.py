@@ -1,7 +1,7 @@
 """Calibration of scores: how probably a result is relevant, and whether a collection has anything like a query."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-CALIBRATION = "calibration.json"
+CALIBRATION, NAMES = "calibration.json", "names.npy"
 DEPTH = 10
 """Results whose scores the margin compares."""
 RELEVANT = 0.5
@@ -22,6 +22,7 @@ class Level:
 
     Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The score is the cosine
     plus the item's hubness bias. The margin is the score minus the mean score of the results 2 to 10 of the query.
+    Without held-out captions, the reference takes the place of the margin, see ``Calibration.references``.
     """
 
     intercept: float
@@ -32,19 +33,29 @@ class Level:
     false_positive_rate: float  # share of queries without a match whose first result reaches the threshold
     recall: float  # share of relevant first results that reach the threshold
     queries: int
+    reference: float = field(default=0.0, kw_only=True)
 
-    def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
-        """Return the probabilities of scores (Q, k); ``best`` has the ten best scores, by default ``scores`` has."""
+    def probabilities(
+        self, scores: Array, best: Array | None = None, references: Array | None = None
+    ) -> NDArray[np.float64]:
+        """Return the probabilities of scores (Q, k).
+
+        Args:
+            best: the ten best scores; by default ``scores`` has them.
+            references: (Q,), see ``Calibration.references``; None where they are None.
+        """
         margins = scores - reference_scores(scores if best is None else best)[:, None]
         logits = self.intercept + self.score * scores + self.margin * margins
+        if references is not None:
+            logits = logits + self.reference * references[:, None]
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
         return probabilities
 
-    def reached(self, scores: Array) -> NDArray[np.bool_]:
+    def reached(self, scores: Array, references: Array | None = None) -> NDArray[np.bool_]:
         """Return for each query (Q,) whether its first result reaches the threshold, from scores (Q, k), best first."""
         if not scores.shape[1]:
             return np.zeros(len(scores), dtype=bool)
-        return self.probabilities(scores)[:, 0] >= self.threshold
+        return self.probabilities(scores, references=references)[:, 0] >= self.threshold
 
 
 @dataclass(frozen=True)
@@ -57,19 +68,29 @@ class Calibration(Level):
     """
 
     presence: Level | None = None  # None if absent concepts are missing, because all captions are alike
+    names: Array | None = field(default=None, compare=False, repr=False)
+    """Unit vectors (K, d) of names, where no captions were held out; else None."""
+
+    def references(self, queries: Array) -> Array | None:
+        """Return the best cosine (Q,) of each query (Q, d) of unit norm with a name; None without names."""
+        return None if self.names is None else (queries @ self.names.astype(np.float32).T).max(axis=1)
 
     @property
     def relevant(self) -> float:
         """Least probability of a relevant result: more probable than not, and not below the threshold."""
         return max(RELEVANT, self.threshold)
 
-    def found(self, scores: Array) -> NDArray[np.bool_]:
+    def found(self, scores: Array, references: Array | None = None) -> NDArray[np.bool_]:
         """Return for each query (Q,) whether the collection has anything like it, from its ten best scores (Q, k)."""
-        return (self.presence or self).reached(scores)
+        return (self.presence or self).reached(scores, references)
 
     def write(self, directory: Path) -> None:
-        """Write ``calibration.json``."""
-        (directory / CALIBRATION).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        """Write ``calibration.json``, and the names if there are some."""
+        content = asdict(replace(self, names=None))
+        del content["names"]
+        (directory / CALIBRATION).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        if self.names is not None:
+            np.save(directory / NAMES, self.names, allow_pickle=False)
 
     @classmethod
     def read(cls, directory: Path) -> "Calibration | None":
@@ -79,7 +100,8 @@ class Calibration(Level):
             return None
         content = json.loads(file.read_text(encoding="utf-8"))
         presence = content.pop("presence", None)
-        return cls(**content, presence=None if presence is None else Level(**presence))
+        names = np.load(directory / NAMES, allow_pickle=False) if (directory / NAMES).is_file() else None
+        return cls(**content, presence=None if presence is None else Level(**presence), names=names)
 
 
 def reference_scores(scores: Array) -> Array:

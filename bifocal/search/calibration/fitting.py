@@ -64,16 +64,18 @@ def calibrate(
     return Calibration(**asdict(fitted), presence=presence)
 
 
-def fit_level(scores: Array, relevant: Array, own: Array) -> Level | None:
+def fit_level(scores: Array, relevant: Array, own: Array, references: Array | None = None) -> Level | None:
     """Fit a level on searches with and without a match; None if some folds have no relevant result.
 
     ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the queries' items.
+    With ``references`` (Q,), they take the place of the margin.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
     best = scores[:, 0]
-    variables = np.stack([best, best - reference_scores(scores)], axis=1)
+    second = best - reference_scores(scores) if references is None else np.concatenate([references, references])
+    variables = np.stack([best, second], axis=1)
     both = np.concatenate([own, own])
     folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
     if not all(relevant[fitted].any() for fitted, _ in folds):
@@ -87,10 +89,12 @@ def fit_level(scores: Array, relevant: Array, own: Array) -> Level | None:
         fitted = others[without[others]]
         found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], len(np.unique(both[fitted])))
     model.fit(variables, relevant)
+    weight = float(model.coef_[0, 1])
     return Level(
         intercept=float(model.intercept_[0]),
         score=float(model.coef_[0, 0]),
-        margin=float(model.coef_[0, 1]),
+        margin=weight if references is None else 0.0,
+        reference=0.0 if references is None else weight,
         threshold=_threshold(model, variables[without], len(np.unique(own))),
         error=calibration_error(predicted, relevant),
         false_positive_rate=float(found[without].mean()),

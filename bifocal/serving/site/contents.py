@@ -59,7 +59,7 @@ def write_collection(
         "dimension": served.index.description.dimension,
         "corrected": served.index.bias is not None,
         "calibration": None
-        if calibration is None
+        if calibration is None or calibration.names is not None  # the copy would need the vectors of the names
         else asdict(calibration) | {"relevant": calibration.relevant, "depth": DEPTH},
         "group_depth": GROUP_DEPTH,
         "max_words": Settings.max_words,

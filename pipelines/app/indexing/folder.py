@@ -1,5 +1,6 @@
 """Collection and index of a folder of images by given encoders, in a run folder."""
 
+import hashlib
 import os
 import shutil
 import time
@@ -8,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from bifocal.durable import complete
+from bifocal.durable import complete, write_once
+from bifocal.export.cache import cache_folder
 from bifocal.hubness.bank import HubnessBank
+from bifocal.search.calibration.names import LEAST_ITEMS, calibrate_by_names, read_names
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
@@ -19,8 +23,9 @@ from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-from bifocal.serving.encoders import scores_pairs
+from bifocal.serving.encoders import Embedder, scores_pairs
 from bifocal.serving.identity import model_hash
+from bifocal.serving.pointing.similarity import PROMPT
 from runtime import artifacts
 
 BATCH = 32
@@ -50,7 +55,8 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
 
     Args:
         encoders: folder of an exported model.
-        bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None without a correction.
+        bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None for pretrained encoders, whose
+            scores are calibrated by names.
 
     Raises:
         ValueError: the model has no single vector for an image, or the folder has no image that can be decoded.
@@ -71,6 +77,8 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
     counts = embedder.write(partial, source.entries)
     seconds = time.perf_counter() - start
     built = _index(Collection.open(partial), None if bank is None else HubnessBank.read(bank))
+    if bank is None and len(built) >= LEAST_ITEMS:
+        built.calibration = calibrate_by_names(built, *name_vectors(encoders, digest))
     index = artifacts.open_partial(folder / INDEX, {"model": digest})
     built.write(index)
     written = {collection: partial, folder / INDEX: index, **_new_encoders(encoders, folder / ONNX, digest)}
@@ -92,6 +100,21 @@ def _index(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
     rows = np.flatnonzero(~collection.deleted)
     sample = np.random.default_rng(0).choice(rows, min(QUERIES, len(rows)), replace=False)
     return build_index(exact, IndexSettings(), exact.vectors[np.sort(sample)].astype(np.float32))
+
+
+def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
+    """Return the vectors (K, d) of the names and of their queries, which the user's cache keeps."""
+    names = read_names()
+    texts = {"names.npy": names, "queries.npy": [PROMPT.format(name) for name in names]}
+    folder = cache_folder("names") / hashlib.sha256(f"{digest} {texts}".encode()).hexdigest()[:32]
+
+    def write(partial: Path) -> None:
+        embedder = Embedder(encoders)
+        for file, sentences in texts.items():  # one by one, as queries are: a batch changes the rounding of int8
+            np.save(partial / file, np.concatenate([embedder.embed_sentences([sentence]) for sentence in sentences]))
+
+    write_once(folder, write)
+    return [np.load(folder / file, allow_pickle=False) for file in texts]
 
 
 def _new_encoders(encoders: Path, target: Path, digest: str) -> dict[Path, Path]:

@@ -135,6 +135,26 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
         encoders.torch_encoder("clip", None)
 
 
+def test_a_collection_without_captions_is_calibrated_by_names(
+    hub: Hub, photos: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("pipelines.app.indexing.folder", "bifocal.search.calibration.names"):
+        monkeypatch.setattr(f"{module}.LEAST_ITEMS", 20)
+    run = tmp_path / "index"
+    result = command("index", photos, "--encoder", "clip", "--folder", run)
+    assert result.exit_code == 0, result.output
+    found = RunSource(run).load().search("a zebra", k=3)
+    assert found.relevance == found[0].probability is not None
+    assert {hit.relevance for hit in found} <= {"relevant", "maybe"}
+    monkeypatch.delattr("pipelines.app.indexing.folder.Embedder")  # the cache has the vectors of the names
+    (photos / "a copy.jpg").write_bytes(next(photos.rglob("*.jpg")).read_bytes())
+    try:
+        assert "1 new, 0 changed" in command("index", photos, "--folder", run).output
+    finally:
+        (photos / "a copy.jpg").unlink()
+    assert RunSource(run).load().search("a zebra", k=3).relevance is not None
+
+
 def test_the_networks_of_small_are_downloaded(hub: Hub) -> None:
     backbone = hub.root / "timm" / f"{encoders.BACKBONE}.in1k"
     backbone.mkdir()
