@@ -21,7 +21,7 @@ PAGES = "BIFOCAL_KFP_UI"
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
 TIMEOUT_SECONDS = 20
 FAILED = ("Failed", "Error")
-ATTEMPT = re.compile(r"\.executor(\(\d+\))?$")
+ATTEMPT = re.compile(r"\(\d+\)")
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,19 @@ def run_state(run_id: str, graph: str) -> RunState:
 
 
 def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
-    """Return the state of ``graph`` in Argo's status: a task is a DAG node with a pod ``executor`` per attempt and a
-    node ``TASK-driver`` (kubeflow/pipelines 2.17, backend/src/v2/compiler/argocompiler/container.go:425).
+    """Return the state of ``graph`` in Argo's status. By Kubeflow's defaults every template has a retry strategy: a
+    task or graph is a Retry node, and its attempts have numbers, as in ``bifocal(0).root(0).TASK(0).executor(1)``.
     """
     nodes = {node["name"]: node for node in (workflow.get("status", {}).get("nodes") or {}).values()}
     phase = next((node["phase"] for node in nodes.values() if node.get("displayName") == graph), "unknown")
+    succeeded = [name for name, node in nodes.items() if node.get("type") == "Retry" and node["phase"] == "Succeeded"]
     failures = {}
     for name, node in sorted(nodes.items(), key=lambda entry: str(entry[1].get("finishedAt"))):
         if node.get("type") != "Pod" or node["phase"] not in FAILED:
             continue
-        task = ATTEMPT.sub("", name)
-        if nodes.get(task, node)["phase"] in FAILED:  # or else a later attempt succeeded
-            failures[task.rpartition(".")[2]] = str(node.get("message") or "no message")
+        if not any(name.startswith(f"{retried}(") for retried in succeeded):
+            task = ATTEMPT.sub("", name).removesuffix(".executor").rpartition(".")[2]
+            failures[task] = str(node.get("message") or "no message")
     return RunState(phase, failures)
 
 
