@@ -65,7 +65,11 @@ def _executor_input(node: Mapping[str, Any]) -> tuple[str, Any] | None:
     if not found or not parameters.get("pod-spec-patch"):
         return None
     command = json.loads(parameters["pod-spec-patch"])["containers"][0]["command"]
-    return found["task"], json.loads(command[command.index("--executor_input") + 1])
+    message = json.loads(command[command.index("--executor_input") + 1])
+    for group in message.get("inputs", {}).get("artifacts", {}).values():
+        for artifact in group["artifacts"]:
+            artifact.pop("metadata", None)  # metrics of the stages
+    return found["task"], message
 
 
 def _events(cluster: Cluster, run: str) -> list[str]:
@@ -77,5 +81,6 @@ def _events(cluster: Cluster, run: str) -> list[str]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(record(from_environment(ROOT), sys.argv[1]), indent=1, sort_keys=True)
-    (FOLDER / f"{sys.argv[2]}.json").write_text(text + "\n")
+    answer = record(from_environment(ROOT), sys.argv[1])
+    parts = (f"{json.dumps(name)}: {json.dumps(part, sort_keys=True)}" for name, part in answer.items())
+    (FOLDER / f"{sys.argv[2]}.json").write_text("{\n" + ",\n".join(parts) + "\n}\n")

@@ -1,0 +1,71 @@
+"""Local runs against recorded runs of a real Kubeflow: states of the tasks, conditions, messages of the steps."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.kubeflow.flows import FlowName
+from pipelines.local.runner import LocalRun
+from pipelines.local.task import State
+from tests.pipelines.compiled import SMALL_VALUES, compile_text
+from tests.pipelines.local.fake_engine import FakeEngine
+
+FOLDER = Path(__file__).parents[2] / "cluster" / "recorded"
+GRAPHS = {"condition-2": "if-changed", "condition-3": "if-accepted"}
+PHASES = {
+    State.COMPLETE: "Succeeded",
+    State.FAILED: "Failed",
+    State.CANCELED: "Skipped",
+    State.OMITTED: "Omitted",
+}
+# Kubeflow's own artifact, which the launcher writes.
+LOGS = "executor-logs"
+
+
+def recorded(name: str) -> Any:
+    """Return the recorded answers about a run (``tests/cluster/record.py``)."""
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def phases(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the phase of each task and of each condition that does not hold."""
+    found = {}
+    for node in answer["workflow"]["status"]["nodes"].values():
+        name = node["displayName"]
+        task = node["type"] == "Retry" and not name.endswith(("-driver", "executor", ".onExit")) and "." in node["name"]
+        if (task and name not in ("root", "exit-handler-1", *GRAPHS)) or node["type"] == "Skipped":
+            found[GRAPHS.get(name, name)] = node["phase"]
+    return {name: phase for name, phase in found.items() if not name.startswith("executor")}
+
+
+def shape(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of a message's parameters and artifacts."""
+    inputs, outputs = message["inputs"], message["outputs"]
+    return {
+        "parameters": set(inputs.get("parameterValues", {})),
+        "inputs": set(inputs.get("artifacts", {})),
+        "outputs": set(outputs.get("artifacts", {})) - {LOGS},
+        "output parameters": set(outputs.get("parameters", {})),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "flow", "failures", "parameters"),
+    [
+        ("train", "train", {}, {}),
+        ("retrain_quiet", "retrain", {}, {"changed": "false"}),
+        ("retrain_first", "retrain", {}, {"changed": "true", "accepted": "true"}),
+    ],
+)
+def test_a_local_run_does_what_the_recorded_run_did(
+    name: str, flow: FlowName, failures: dict[str, int], parameters: dict[str, str], tmp_path: Path
+) -> None:
+    answer, engine = recorded(name), FakeEngine(failures, parameters)
+    text = compile_text(SMALL_VALUES, push=False, flow=flow)
+    states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
+    assert {task: PHASES[state] for task, state in states.items()} == phases(answer)
+    for task, message in answer["executor_inputs"].items():
+        assert shape(engine.messages[task.removesuffix("-2").replace("-", "_")]) == shape(message), task
