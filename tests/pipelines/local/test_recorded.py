@@ -35,10 +35,10 @@ def phases(answer: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for node in answer["workflow"]["status"]["nodes"].values():
         name = node["displayName"]
-        task = node["type"] == "Retry" and not name.endswith(("-driver", "executor", ".onExit")) and "." in node["name"]
-        if (task and name not in ("root", "exit-handler-1", *GRAPHS)) or node["type"] == "Skipped":
+        task = node["type"] == "Retry" and name not in ("root", "exit-handler-1", *GRAPHS) and "." in node["name"]
+        if (task or node["type"] == "Skipped") and not name.endswith(("-driver", "executor", ".onExit")):
             found[GRAPHS.get(name, name)] = node["phase"]
-    return {name: phase for name, phase in found.items() if not name.startswith("executor")}
+    return found
 
 
 def shape(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,6 +57,9 @@ def shape(message: Mapping[str, Any]) -> dict[str, Any]:
     [
         ("train", "train", {}, {}),
         ("retrain_quiet", "retrain", {}, {"changed": "false"}),
+        ("train_failing", "train", {"evaluate": 99}, {}),
+        ("monitor", "monitor", {}, {"version": "1"}),
+        ("refresh", "refresh", {}, {"version": "1"}),
         ("retrain_first", "retrain", {}, {"changed": "true", "accepted": "true"}),
     ],
 )

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from runtime.kubeflow.runs import RunState, parse_workflow
 
 FOLDER = Path(__file__).parents[3] / "cluster" / "recorded"
@@ -23,3 +25,23 @@ def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
     reason = "main: Error (exit code 1)"
     failures = {f"{task}-driver": reason for task in ("extract-features", "vectorize-captions", "notify")}
     assert parse_workflow(answer["workflow"], GRAPH) == RunState("Failed", failures)
+
+
+def test_a_failed_step_is_named_without_its_attempt() -> None:
+    """The exit task got the state RUNNING and no error; the reason is in the workflow only."""
+    answer = recorded("train_failing")
+    status = answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]
+    assert (status["state"], status["error"], status["pipelineTaskName"]) == ("RUNNING", {}, GRAPH)
+    assert parse_workflow(answer["workflow"], GRAPH) == RunState(
+        "Failed", {"evaluate": "main: OOMKilled (exit code 137)"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [("train", "COMPLETE"), ("retrain_quiet", "RUNNING"), ("retrain_first", "COMPLETE")]
+)
+def test_a_run_that_succeeded_has_no_reason_whatever_the_exit_task_got(name: str, state: str) -> None:
+    answer = recorded(name)
+    assert answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]["state"] == state
+    assert parse_workflow(answer["workflow"], GRAPH) == RunState("Succeeded", {})
+    assert not answer["notice"]
