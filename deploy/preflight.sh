@@ -36,6 +36,10 @@ may get pods --subresource=log --namespace "$namespace"
 for secret in bifocal-s3 bifocal-mlflow bifocal-notice; do
   check "secret $secret" "write secrets/$secret.env of your overlay" kubectl get secret "$secret" --namespace "$namespace"
 done
+policy=$(kubectl get configmap workflow-controller-configmap --namespace kubeflow \
+  --output 'jsonpath={.data.workflowDefaults}' 2> /dev/null || true)
+check "retries of failed steps" "Kubeflow's default policy is OnError: apply deploy/retries.yaml, its header has the command" \
+  test "$policy" = "${policy/retryPolicy: OnError/}"
 check "MLflow" "kubectl apply -k your overlay of MLflow; kubectl logs --namespace mlflow deployment/mlflow" \
   kubectl wait deployment/mlflow --namespace mlflow --for=condition=Available --timeout=1s
 check "label bifocal/mlflow-client" "kubectl label namespace $namespace bifocal/mlflow-client=true" \

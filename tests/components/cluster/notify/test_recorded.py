@@ -27,9 +27,12 @@ def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
     assert parse_workflow(answer["workflow"], GRAPH) == RunState("Failed", failures)
 
 
-def test_a_failed_step_is_named_without_its_attempt() -> None:
-    """The exit task got the state RUNNING and no error; the reason is in the workflow only."""
-    answer = recorded("train_failing")
+@pytest.mark.parametrize(("name", "attempts"), [("train_failing", 1), ("train_retried", 2)])
+def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) -> None:
+    """The exit task got the state RUNNING and no error. The second run had the policy of ``deploy/retries.yaml``."""
+    answer = recorded(name)
+    pods = [node for node in answer["workflow"]["status"]["nodes"].values() if ".evaluate(0).executor(" in node["name"]]
+    assert [pod["phase"] for pod in pods] == ["Failed"] * attempts
     status = answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]
     assert (status["state"], status["error"], status["pipelineTaskName"]) == ("RUNNING", {}, GRAPH)
     assert parse_workflow(answer["workflow"], GRAPH) == RunState(
