@@ -17,6 +17,7 @@ from bifocal.durable import replace_file
 from bifocal.inspection import Inspection, inspect_dataset
 from bifocal.inspection.checks import SMALLEST
 from bifocal.monitoring.significance import Count
+from bifocal.monitoring.units import album_of, design_effect
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import REJECTED as REJECTED_FILE
 
@@ -111,8 +112,11 @@ def unusable(collection: Collection, arrivals: Arrivals) -> Count:
     """Return how many new images were rejected, or are smaller than 64 pixels."""
     items = collection.items.select(["width", "height"]).take(_rows(arrivals)).to_pandas()
     shorter = items.min(axis=1)
-    small = int(((shorter > 0) & (shorter < SMALLEST)).sum())
-    return Count(len(arrivals.rejected) + small, len(arrivals.rejected) + len(items))
+    small = ((shorter > 0) & (shorter < SMALLEST)).tolist()
+    albums = [album_of(name) for name in (*arrivals.rejected, *(collection.ids[row] for row in arrivals.rows))]
+    unusable = pd.Series([True] * len(arrivals.rejected) + small, dtype=bool)
+    sums = unusable.groupby(albums).agg(["sum", "size"])
+    return Count(int(unusable.sum()), len(unusable), design_effect(sums["sum"].to_numpy(), sums["size"].to_numpy()))
 
 
 def _rows(arrivals: Arrivals) -> pa.Array:

@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import block_diag
+
+from bifocal.monitoring.units import Labels, averaging
 
 Array = NDArray[Any]
 BATCH = 100
@@ -28,7 +31,13 @@ class Discrepancy:
     p_value: float
 
 
-def discrepancy_test(reference: Array, sample: Array, permutations: int = 999, seed: int = 0) -> Discrepancy:
+def discrepancy_test(
+    reference: Array,
+    sample: Array,
+    permutations: int = 999,
+    seed: int = 0,
+    units: tuple[Labels, Labels] | None = None,
+) -> Discrepancy:
     """Estimate the squared maximum mean discrepancy of two samples, and test whether it is 0.
 
     Gretton et al., "A kernel two-sample test", JMLR 2012: the estimate is the MMD_u^2 of lemma 6, eq. (3), with a
@@ -36,14 +45,19 @@ def discrepancy_test(reference: Array, sample: Array, permutations: int = 999, s
     samples; it ends early when its p-value is certain to be large (Besag and Clifford, "Sequential Monte Carlo
     p-values", Biometrika 1991), and its level is exact for any number of vectors.
 
+    Vectors of one unit, such as an album, may depend on each other. The test then permutes units: the kernel of two
+    units is the mean over their pairs of vectors, and pairs within a unit do not count. A unit has at most as many
+    vectors as the median unit of the other sample, so that units of both samples vary alike.
+
     Args:
         reference: (m, D).
         sample: (n, D).
         permutations: most permutations; the smallest p-value is 1 / (permutations + 1).
         seed: of the permutations.
+        units: number of each vector's unit, (m,) and (n,); by default, each vector is a unit.
 
     Raises:
-        ValueError: a sample has fewer than two vectors, or the dimensions differ.
+        ValueError: a sample has fewer than two vectors or units, or the dimensions differ.
 
     Example:
         >>> random = np.random.default_rng(0)
@@ -54,12 +68,21 @@ def discrepancy_test(reference: Array, sample: Array, permutations: int = 999, s
     if min(len(reference), len(sample)) < 2 or reference.shape[1:] != sample.shape[1:]:
         raise ValueError(f"samples {reference.shape} and {sample.shape}: each needs two vectors of one dimension")
     kernel = gaussian_kernel(np.concatenate([reference, sample]))
+    count = len(reference)
+    if units is not None:
+        before, after = (np.unique(labels, return_inverse=True)[1] for labels in units)
+        count = int(before.max()) + 1
+        if min(count, int(after.max()) + 1) < 2:
+            raise ValueError("a sample has one unit only: each needs two")
+        largest = max(1, int(min(np.median(np.bincount(labels)) for labels in (before, after))))
+        average = block_diag([averaging(before, largest), averaging(after, largest)], format="csr")
+        kernel = average @ kernel @ average.T
     # A constant has no effect on the estimate: without it, the sums are small, and so are their rounding errors.
     np.fill_diagonal(kernel, 0.0)
     kernel -= kernel.sum() / (len(kernel) * (len(kernel) - 1))
     np.fill_diagonal(kernel, 0.0)
     members = np.zeros(len(kernel))
-    members[len(reference) :] = 1.0
+    members[count:] = 1.0
     observed = float(_estimates(kernel, members[:, None])[0])
     p_value = _sequential_p_value(kernel, members, observed, permutations, np.random.default_rng(seed))
     return Discrepancy(observed, p_value)

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from bifocal.monitoring.discrepancy import discrepancy_test
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.queries import expected_languages, other_languages
 from bifocal.monitoring.significance import Count, holm_levels, losses_prevail, mean_rises, share_rises
+from bifocal.monitoring.units import Labels, dependent_units
 from bifocal.registry import suggest
 
 TESTS = {
@@ -130,9 +133,18 @@ def _discrepancies(reference: Observations, week: Observations, thresholds: Thre
     found = []
     for name, (before, after) in pairs.items():
         if min(len(before), len(after)) >= thresholds.least:
-            result = discrepancy_test(before, after, thresholds.permutations, seed)
+            units = image_units(reference, week) if name == "images" else None
+            if units is not None and min(len(np.unique(labels)) for labels in units) < 2:
+                continue
+            result = discrepancy_test(before, after, thresholds.permutations, seed, units)
             found.append(Finding(name, 0.0, result.squared, result.p_value))
     return found
+
+
+def image_units(reference: Observations, week: Observations) -> tuple[Labels, Labels]:
+    """Return the numbers of the units, such as albums, of the sampled images of both."""
+    before, after = dependent_units((reference.images, week.images), (reference.groups, week.groups))
+    return before, after
 
 
 def _shares(reference: Observations, week: Observations, least: int) -> list[Finding]:

@@ -11,7 +11,7 @@ import numpy as np
 from bifocal.durable import write_text
 from bifocal.monitoring.arrivals import Arrivals, Ledger, all_images, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
-from bifocal.monitoring.drift import Thresholds, compare
+from bifocal.monitoring.drift import Thresholds, compare, image_units
 from bifocal.monitoring.observations import Observations, Observer
 from bifocal.monitoring.page import NewImages, monitoring_page
 from bifocal.monitoring.probes import read_pairs
@@ -127,6 +127,7 @@ class Monitor:
         observations = self._observe(observer, arrivals, self._sentences(day, days), sizes.images, sizes.queries)
         counts = {
             "new images": len(arrivals.rows),
+            "independent groups of images": self._units(reference.observations, observations),
             "rejected images": len(arrivals.rejected),
             "queries": len(observations.queries),
             "probes": 0 if observations.probes is None else len(observations.probes.keys),
@@ -141,6 +142,11 @@ class Monitor:
         write_text(self.page(day), render(page))
         write_text(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
         return week
+
+    def _units(self, reference: Observations, week: Observations) -> int:
+        if min(len(reference.images), len(week.images)) < self.thresholds.least:
+            return 0
+        return len(np.unique(image_units(reference, week)[1]))
 
     def page(self, day: date) -> Path:
         """Return the file of a day's page; the results are beside it."""

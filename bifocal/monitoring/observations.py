@@ -12,6 +12,7 @@ from bifocal.monitoring.arrivals import Arrivals, unusable
 from bifocal.monitoring.probes import Probes, embed, nothing_found, search_probes
 from bifocal.monitoring.queries import KnownWords, query_languages, sample
 from bifocal.monitoring.significance import Count
+from bifocal.monitoring.units import Labels, image_groups
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.query import Array, SentenceEmbedder
@@ -29,6 +30,7 @@ class Observations:
         languages: share of the queries by language; empty if they are unknown.
         nothing_found: queries without a relevant result; None if the index is not calibrated.
         probes: outcomes of the probes; None without probes.
+        groups: (n, 3), burst, day and album of each image, see ``image_groups``; None if they are unknown.
     """
 
     images: Array
@@ -38,6 +40,7 @@ class Observations:
     languages: Mapping[str, float]
     nothing_found: Count | None
     probes: Probes | None
+    groups: Labels | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Observer:
             languages=query_languages(chosen, self.seed),
             nothing_found=None if nothing is None else Count(nothing, len(chosen)),
             probes=None if pairs is None else search_probes(self.model, self.index, pairs),
+            groups=image_groups(self.collection, arrivals.rows)[np.isin(arrivals.rows, rows)],
         )
 
     def sampled_rows(self, arrivals: Arrivals, images: int) -> NDArray[np.int64]:

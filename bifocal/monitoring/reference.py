@@ -19,6 +19,7 @@ from bifocal.search.arrays import save_array
 
 SCHEMA_VERSION = 2
 DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"
+GROUPS = "groups.npy"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Reference:
         }
         with new_folder(directory, replace=True) as partial:
             save_array(partial / IMAGES, seen.images.astype(np.float16))
+            if seen.groups is not None:
+                save_array(partial / GROUPS, seen.groups)
             save_array(partial / QUERIES, seen.queries.astype(np.float16))
             if seen.probes is not None:
                 _table(seen.probes).to_parquet(partial / PROBES, index=False)
@@ -82,7 +85,7 @@ class Reference:
         if content.get("schema_version") != SCHEMA_VERSION:
             found = content.get("schema_version")
             raise ValueError(f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the reference again")
-        probes = directory / PROBES
+        probes, groups = directory / PROBES, directory / GROUPS  # former versions wrote no groups
         seen = Observations(
             images=np.load(directory / IMAGES).astype(np.float32),
             queries=np.load(directory / QUERIES).astype(np.float32),
@@ -91,6 +94,7 @@ class Reference:
             languages=content["languages"],
             nothing_found=_count(content["nothing_found"]),
             probes=_probes(pd.read_parquet(probes)) if probes.is_file() else None,
+            groups=np.load(groups) if groups.is_file() else None,
         )
         # Former versions kept neither the days nor the sentences.
         days, sentences = content.get("days", 7), content.get("sentences")

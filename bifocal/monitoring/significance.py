@@ -1,5 +1,6 @@
 """Tests of shares and of paired values, and a level that several tests share. Needs no torch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Count:
-    """Number of entries that have a property, ``hits`` of ``total``."""
+    """Number of entries that have a property, ``hits`` of ``total``; ``design`` is the effect of their groups."""
 
     hits: int
     total: int
+    design: float = 1.0
 
     @property
     def share(self) -> float:
@@ -29,9 +31,12 @@ def share_rises(reference: Count, sample: Count) -> float:
 
     Fisher, "The design of experiments", 1935, section 21: given the hits of both together, the hits of the sample are
     hypergeometric if the probabilities are equal. The reference is a sample too, so its share has an error of its own.
+    Counts of dependent entries are divided by the larger design effect first (Rao and Scott, Biometrics 1992).
     """
-    both = reference.total + sample.total
-    return float(hypergeom.sf(sample.hits - 1, both, reference.hits + sample.hits, sample.total))
+    design = max(reference.design, sample.design)
+    hits, others = round(sample.hits / design), round(reference.hits / design)
+    total, rest = math.ceil(sample.total / design), math.ceil(reference.total / design)
+    return float(hypergeom.sf(hits - 1, total + rest, hits + others, total))
 
 
 def losses_prevail(before: Array, after: Array) -> float:

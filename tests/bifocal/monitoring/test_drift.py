@@ -28,6 +28,7 @@ def observe(random: Generator, images: int = 150, queries: int = 200, styled: fl
         languages={"en": 0.9, "nl": 0.1},
         nothing_found=Count(int(random.binomial(queries, 0.1)), queries),
         probes=Probes([str(number) for number in range(PROBES)], found, found, probabilities),
+        groups=np.arange(3 * images).reshape(images, 3),
     )
 
 
@@ -52,6 +53,21 @@ def test_few_weeks_without_a_change_are_reported_and_new_styles_are_found(random
     assert alarms <= 3  # with the rate 0.01, four or more have probability 0.003
     found = sum("images" in crossed(observe(random), observe(random, styled=0.2), seed) for seed in range(3))
     assert found == 3
+
+
+def test_stationary_albums_are_not_reported(random: Generator) -> None:
+    def albums(count: int) -> Observations:
+        seen, labels = observe(random, 5 * count), np.repeat(np.arange(count), 5)
+        images = np.repeat(random.normal(size=(count, 4)), 5, axis=0) + 0.5 * random.normal(size=(5 * count, 4))
+        rejected = Count(5, 5 * count, 5.0)
+        return replace(
+            seen, images=images, unusable=rejected, groups=np.stack([np.arange(5 * count), labels, labels], 1)
+        )
+
+    reference, weeks = albums(40), [albums(30) for _ in range(10)]
+    assert [crossed(reference, week) for week in weeks] == [set()] * 10
+    singles = [crossed(replace(reference, groups=None), replace(week, groups=None)) for week in weeks]
+    assert sum("images" in names for names in singles) >= 3
 
 
 def test_each_change_is_reported_by_its_test(random: Generator) -> None:
@@ -106,6 +122,7 @@ def test_reference_is_read_as_it_was_written(random: Generator, tmp_path: Path) 
     read = Reference.read(tmp_path / "reference")
     assert (read.model, read.day) == (written.model, written.day)
     np.testing.assert_allclose(read.observations.images, written.observations.images, rtol=1e-3)
+    np.testing.assert_array_equal(read.observations.groups, written.observations.groups)
     findings = compare(written.observations, read.observations, Thresholds())
     assert [finding.name for finding in findings] == list(TESTS)
     assert all(finding.value == finding.reference for finding in findings if finding.name not in ("images", "queries"))

@@ -47,3 +47,10 @@ def test_holm_rejects_what_adjusted_p_values_reject(p_values: list[float], level
             break
         expected.add(name)
     assert rejected == expected
+
+
+def test_entries_of_albums_count_as_few() -> None:
+    single = share_rises(Count(2, 1500), Count(10, 500))
+    assert single < 0.001
+    # One album of ten was rejected: one entry of fifty.
+    assert share_rises(Count(2, 1500), Count(10, 500, 10.0)) == share_rises(Count(0, 150), Count(1, 50))

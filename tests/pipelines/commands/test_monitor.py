@@ -147,6 +147,8 @@ def test_quiet_week_then_a_week_with_another_style(built: World, mlflow_store: s
     assert quiet.exit_code == 0, quiet.output
     assert hook == []
     week = json.loads((built.folder / "monitoring/2026-11-08/monitor.json").read_text())
+    groups = week["counts"].pop("independent groups of images")
+    assert groups == 60  # one folder, no dates
     assert week["counts"] == {"new images": 60, "probes": 60, "queries": 70, "rejected images": 0}
     assert len(week["findings"]) == 8
 
