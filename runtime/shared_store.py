@@ -53,8 +53,8 @@ def resolve(artifact: Path) -> Path:
     manifest = artifacts.read_manifest(artifact)
     if not all((place / name).is_file() for name in [artifacts.MANIFEST, *manifest["files"]]):
         raise FileNotFoundError(
-            f"{artifact} refers to {place}, which was deleted from the shared store: run the pipeline once without "
-            "Kubeflow's cache"
+            f"{artifact} refers to {place}, which was deleted from the shared store: run the pipeline once with "
+            "--no-cache"
         )
     # Compare the hashes of the manifests, not of the files, which may have many gigabytes.
     if artifacts.artifact_hash(place) != artifacts.artifact_hash(artifact):

@@ -3,6 +3,7 @@
 import click
 
 from pipelines.commands.canary import canary
+from pipelines.commands.clean import clean
 from pipelines.commands.compare import compare
 from pipelines.commands.compile import compile_command
 from pipelines.commands.convert import convert
@@ -38,6 +39,7 @@ for command in (
     promote,
     canary,
     monitor,
+    clean,
     doctor,
     schedule,
     preflight,

@@ -32,12 +32,12 @@ resources = click.option(
 )
 flow = click.option(
     "--flow",
-    type=click.Choice(["train", "retrain", "refresh", "refresh-previous", "monitor"]),
+    type=click.Choice(["train", "retrain", "refresh", "refresh-previous", "monitor", "clean"]),
     default="train",
     show_default=True,
     help="train: all stages. retrain: train if the data changed enough. refresh: embed new images with the champion. "
     "refresh-previous: embed them with the version before it, for a rollback. "
-    "monitor: compare the last days with the training.",
+    "monitor: compare the last days with the training. clean: list or delete what nothing needs.",
 )
 revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")
 skipped_checks = click.option(

@@ -13,7 +13,7 @@ def release(folder: Path) -> None:
     The version and these files are one release: 'python -m pipelines promote', also with --rollback, moves them
     together, and 'bifocal serve --model models:/bifocal@champion' serves them. A version has the release that was added
     last, without the items that a service or 'bifocal delete --model' deleted. Files of earlier releases stay in the
-    registry, so adding an earlier run again uploads nothing.
+    registry until 'python -m pipelines clean', so adding an earlier run again uploads nothing.
     """
     from components.catalog import final_component
     from runtime import parameters

@@ -38,6 +38,9 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 @click.option(
     "--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel steps of a local run."
 )
+@click.option(
+    "--no-cache", is_flag=True, help="Run every step again, such as after files of a former run were deleted."
+)
 @click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
 def run(
     recipes: tuple[Path, ...],
@@ -50,10 +53,13 @@ def run(
     runner: str,
     folder: Path,
     parallel: int,
+    no_cache: bool,
     push: bool,
 ) -> None:
     """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT)."""
     cluster = load_resources(images, overlays)
+    if no_cache:
+        cluster = cluster.model_copy(update={"cache": False})
     revision = revision or head_commit()
     if runner == "cluster":
         from pipelines.kubeflow.client import kfp_client

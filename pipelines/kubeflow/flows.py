@@ -1,4 +1,4 @@
-"""Flows: graphs of the same stages, compiled as train, retrain, refresh or monitor."""
+"""Flows: graphs of the same stages, compiled as train, retrain, refresh, monitor or clean."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,8 @@ from typing import Any, Literal
 from kfp import dsl
 
 from components.catalog import final_component, pipeline_components
+from components.cluster.clean.spec import COMPONENT as CLEAN
+from components.cluster.clean.spec import RetentionPolicy
 from components.cluster.fetch.spec import COMPONENT as FETCH
 from components.cluster.fetch_release.spec import COMPONENT as FETCH_RELEASE
 from components.cluster.find_changes.spec import CHANGED
@@ -17,13 +19,14 @@ from components.cluster.promote.spec import ACCEPTED
 from components.cluster.promote.spec import COMPONENT as PROMOTE
 from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.release.spec import COMPONENT as RELEASE
+from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
-from pipelines.policies import load_promotion, load_thresholds
+from pipelines.policies import load_promotion, load_retention, load_thresholds
 from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
 
-FlowName = Literal["train", "retrain", "refresh", "refresh-previous", "monitor"]
+FlowName = Literal["train", "retrain", "refresh", "refresh-previous", "monitor", "clean"]
 DATA = ("prepare_dataset",)
 SEARCH = ("embed_collection", "build_index")
 """Stages of a collection: with them, a version is promoted with its release."""
@@ -97,6 +100,11 @@ class Flow:
         }
         self.task(MONITOR, section, **{name: self.artifacts[name] for name in MONITOR.inputs})
 
+    def clean(self) -> None:
+        """List, or delete, what nothing needs any more."""
+        settings = clean_settings(self.task.resources, load_retention(), self._registration()["model"])
+        self.task(CLEAN, settings).after(self.fingerprint)
+
     def _stages(self) -> list[str]:
         return [component.name for component in pipeline_components(self.values["pipeline"])]
 
@@ -147,11 +155,23 @@ class Flow:
             self.task(PUSH, {"values": self.values}, **self.checkout, **self.artifacts, **self.user_files)
 
 
+def clean_settings(resources: Resources, policy: RetentionPolicy, model: str) -> dict[str, Any]:
+    """Return the parameters of the step ``clean`` on a cluster with these resources."""
+    folders = [resources.pipeline_root, resources.store.mount_path if resources.store else None]
+    return {
+        "policy": policy.model_dump(mode="json"),
+        "model": model,
+        "artifacts": [folder for folder in folders if folder],
+        "checkpoints": [resources.checkpoints] if resources.checkpoints else [],
+        "delete": resources.retention.delete,
+    }
+
+
 def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
     """Return the stages that a flow may run, in order."""
     components = pipeline_components(pipeline)
     names = {component.name for component in components}
-    if flow != "train" and not names >= set(SEARCH):
+    if flow not in ("train", "clean") and not names >= set(SEARCH):
         raise ValueError(f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use embedding")
-    wanted = set() if flow == "monitor" else names if flow in ("train", "retrain") else {*DATA, *SEARCH}
+    wanted = set() if flow in ("monitor", "clean") else names if flow in ("train", "retrain") else {*DATA, *SEARCH}
     return [component for component in components if component.name in wanted]

@@ -34,6 +34,12 @@ class Monitoring(StrictModel):
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 
+class Retention(StrictModel):
+    """What the flow ``clean`` does."""
+
+    delete: bool = Field(description="delete by pipelines/policies/retention.yaml; otherwise only list")
+
+
 class Resources(StrictModel):
     """The file ``resources.yaml``."""
 
@@ -51,6 +57,7 @@ class Resources(StrictModel):
     repository: str = Field(description="git repository that 'fetch' and 'push' clone")
     promote: bool = Field(description="whether a step after registration promotes the model if it is better")
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
+    cache: bool = Field(description="whether finished steps come from the cache; false runs every step again")
     environment: dict[str, str]
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
     checkpoints: str | None = Field(
@@ -62,6 +69,7 @@ class Resources(StrictModel):
     )
     trainer: Trainer
     monitoring: Monitoring
+    retention: Retention
     default: StepResources
     steps: dict[str, StepResources]
 

@@ -36,7 +36,7 @@ class TaskFactory:
         parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
         task: dsl.PipelineTask = declared(**{PARAMETERS: parameters, CODE: image_key(component)}, **inputs)
-        task.set_caching_options(not component.side_effects)
+        task.set_caching_options(self.resources.cache and not component.side_effects)
         configure_pod(task, step, self.resources.secrets)
         store = self.resources.store
         if store:

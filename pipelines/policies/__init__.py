@@ -1,8 +1,9 @@
-"""Policies of an operator: ``promotion.yaml``, ``thresholds.yaml`` and ``canary.yaml``."""
+"""Policies of an operator: ``promotion.yaml``, ``thresholds.yaml``, ``canary.yaml``, ``retention.yaml``."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from components.cluster.clean.spec import RetentionPolicy
 from components.cluster.monitor.spec import MonitorPolicy
 from components.cluster.promote.spec import PromotionPolicy
 from pipelines.yaml_model import load_yaml_model
@@ -10,8 +11,8 @@ from pipelines.yaml_model import load_yaml_model
 if TYPE_CHECKING:
     from bifocal.serving.canary.decision import Rule
 
-PROMOTION, THRESHOLDS, CANARY = (
-    Path(__file__).with_name(name) for name in ("promotion.yaml", "thresholds.yaml", "canary.yaml")
+PROMOTION, THRESHOLDS, CANARY, RETENTION = (
+    Path(__file__).with_name(name) for name in ("promotion.yaml", "thresholds.yaml", "canary.yaml", "retention.yaml")
 )
 
 
@@ -27,6 +28,11 @@ def load_thresholds(path: Path = THRESHOLDS) -> MonitorPolicy:
     policy = load_yaml_model(path, MonitorPolicy.model_validate)
     Thresholds.of(policy.model_dump())  # check the names and the permutations
     return policy
+
+
+def load_retention(path: Path = RETENTION) -> RetentionPolicy:
+    """Return what is deleted, and when; raise ``ValueError`` for an invalid entry."""
+    return load_yaml_model(path, RetentionPolicy.model_validate)
 
 
 def load_canary(path: Path = CANARY) -> "Rule":

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,15 @@ class Storage:
         bucket, key = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             return any(entry["Key"] == key for entry in self._list(bucket, key))
+
+    def listing(self, uri: str) -> dict[str, tuple[int, datetime]]:
+        """Size and time of the last change of each object below the folder ``uri``, by its path; there may be none."""
+        bucket, prefix = parse_s3_uri(uri)
+        with wrap_s3_errors(uri):
+            return {
+                entry["Key"][len(prefix) + 1 :]: (entry["Size"], entry["LastModified"])
+                for entry in self._list(bucket, f"{prefix}/")
+            }
 
     def delete(self, uri: str) -> None:
         """Delete the file at ``uri``, and the files below it; there may be none."""

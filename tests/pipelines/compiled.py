@@ -32,6 +32,7 @@ def compile_text(
     nodes: int = 1,
     flow: FlowName = "train",
     promote: bool = True,
+    cache: bool = True,
 ) -> str:
     """Return the compiled pipeline.
 
@@ -40,18 +41,20 @@ def compile_text(
         nodes: machines of the training.
         flow: graph of the stages.
         promote: whether an accepted version is promoted.
+        cache: whether finished steps come from the cache.
     """
-    return _compile(json.dumps(values), push, nodes, flow, promote)
+    return _compile(json.dumps(values), push, nodes, flow, promote, cache)
 
 
 @functools.cache
-def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool) -> str:
+def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool, cache: bool) -> str:
     cluster = resources.load()
     training = cluster.for_step("train_embedding").model_copy(update={"nodes": nodes})
     steps = {**cluster.steps, "train_embedding": training}
     # A run on this machine does not push, and keeps its checkpoints on the disk.
     checkpoints = cluster.checkpoints if push else None
-    cluster = cluster.model_copy(update={"push": push, "promote": promote, "steps": steps, "checkpoints": checkpoints})
+    changes = {"push": push, "promote": promote, "cache": cache, "steps": steps, "checkpoints": checkpoints}
+    cluster = cluster.model_copy(update=changes)
     with quick_callers():
         return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION, flow)
 

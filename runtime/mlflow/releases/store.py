@@ -56,6 +56,11 @@ def log_release(
             release.write(Path(folder))
             client.log_artifact(version.run_id, str(Path(folder) / DESCRIPTION), target)
         with promotion_lock(version.model, LOCK_TIMEOUT):
+            # A call of 'clean' may have deleted the files since.
+            if not any(
+                entry.path == f"{target}/{DESCRIPTION}" for entry in client.list_artifacts(version.run_id, target)
+            ):
+                raise OSError(f"the files of the release {release.digest[:12]} were deleted meanwhile: run this again")
             _replace_digest(version, present if former is None else former, release.digest)
         return not logged
 

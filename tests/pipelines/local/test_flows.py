@@ -86,6 +86,22 @@ def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
     assert "monitoring" in engine.messages["monitor"]["outputs"]["artifacts"]
 
 
+def test_the_step_clean_lists_by_default(tmp_path: Path) -> None:
+    engine, _ = execute("clean", tmp_path)
+    assert engine.started == ["fingerprint", "clean", "notify"]
+    given = engine.messages["clean"]["inputs"]["parameterValues"]["parameters"]
+    assert '"delete":false' in given
+    assert '"model":"bifocal"' in given
+
+
+def test_a_run_without_the_cache_runs_every_step_again(tmp_path: Path) -> None:
+    for cache, expected in ((True, True), (False, True), (True, False)):
+        engine = FakeEngine()
+        text = compile_text(push=False, cache=cache)
+        LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
+        assert ("train_embedding" in engine.started) is expected
+
+
 def test_an_accepted_model_is_released_and_not_promoted_if_nothing_is_to_be_promoted(tmp_path: Path) -> None:
     engine = FakeEngine(parameters={"changed": "true", "accepted": "true"})
     text = compile_text(push=False, flow="retrain", promote=False)

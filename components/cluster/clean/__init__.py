@@ -1,0 +1,1 @@
+"""Delete what nothing needs any more."""
