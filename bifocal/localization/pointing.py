@@ -52,4 +52,5 @@ def point_at_phrases(
 def _areas(boxes: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
     """Return the area of the smallest rectangle around the boxes (n, 4) of each phrase."""
     around = np.array([[*truth[:, :2].min(axis=0), *truth[:, 2:].max(axis=0)] for truth in boxes], dtype=np.float64)
-    return (around[:, 2:] - around[:, :2]).prod(axis=1)
+    areas: NDArray[np.float64] = (around[:, 2:] - around[:, :2]).prod(axis=1)
+    return areas
