@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from runtime.parameters.yaml_text import load_yaml
+
 T = TypeVar("T")
 
 
 def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
     """Return the YAML or JSON in ``path``, validated by pydantic; the ``ValueError`` lists all invalid entries."""
     try:
-        return validate(yaml.safe_load(path.read_text()))
+        return validate(load_yaml(path.read_text()))
     except yaml.YAMLError as error:
         raise ValueError(f"{path.name} is not YAML: {error}") from error
     except ValidationError as error:

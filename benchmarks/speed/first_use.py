@@ -11,6 +11,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,7 @@ def write_photographs(flickr8k: Path, folder: Path, count: int) -> None:
     chosen = set(random.Random(0).sample(sorted(paths), count))
     folder.mkdir()
     for image_id in chosen:
-        (folder / image_id).symlink_to(corpus.image_root.resolve() / str(paths[image_id]))
+        shutil.copy(corpus.image_root / str(paths[image_id]), folder / image_id)
     with (folder / "captions.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "caption"])

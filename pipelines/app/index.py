@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from pipelines.app.run_folder import (
     ARTIFACTS,
@@ -18,6 +17,7 @@ from pipelines.app.run_folder import (
     run_name,
     write_parameters,
 )
+from runtime.parameters.yaml_text import load_yaml
 
 SHOWN = 20
 """Broken files to list; all of them are in rejected.parquet."""
@@ -108,7 +108,7 @@ def chosen_encoders(
     """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call."""
     former: dict[str, Any] = {}
     if (folder / PARAMETERS).is_file():
-        former = (yaml.safe_load((folder / PARAMETERS).read_text()) or {}).get(INDEXED, {})
+        former = (load_yaml((folder / PARAMETERS).read_text()) or {}).get(INDEXED, {})
         if former.get("directory") != directory:
             holds = f"the index of {former['directory']}" if former else "a trained model"
             raise FileExistsError(f"{folder} holds {holds}: name another run folder with --folder")

@@ -25,7 +25,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
 from pipelines.local.engine import Engine
 from pipelines.local.task import State, TaskRunner
-from runtime.parameters.values import LOADER
+from runtime.parameters.yaml_text import LOADER
 
 POLL_SECONDS = 0.1
 EXIT = spec.PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED

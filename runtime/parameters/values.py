@@ -6,8 +6,7 @@ from typing import Any
 
 import yaml
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
+from runtime.parameters.yaml_text import load_yaml
 
 
 class ParameterError(ValueError):
@@ -35,7 +34,7 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
         key, equals, text = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512")
-        value = nested = yaml.safe_load(text)
+        value = nested = load_yaml(text)
         for name in reversed(key.split(".")):
             nested = {name: nested}
         values = _merge(values, nested, keep_arguments=not isinstance(value, Mapping), where="--set " + key)
@@ -81,7 +80,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ParameterError(f"{path}: no such file")
     try:
-        values = yaml.load(path.read_text(), LOADER)
+        values = load_yaml(path.read_text())
     except yaml.YAMLError as error:
         raise ParameterError(f"{path} is not YAML: {error}") from error
     if not isinstance(values, dict):

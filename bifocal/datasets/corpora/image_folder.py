@@ -106,7 +106,7 @@ class ImageFolder:
         )
         folder = Folder(root, [], []) if root.is_file() else list_folder(root)
         if folder.images or not archives:
-            return folder, []
+            return folder, folder.rejected()
         rejected: list[RejectedEntry] = []
         for archive in archives:
             target = output_dir if len(archives) == 1 else output_dir / archive.name.partition(".")[0]

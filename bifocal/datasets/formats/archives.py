@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 from bifocal.datasets.base import RejectedEntry
 
@@ -81,6 +81,15 @@ def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:
                     content = tar.extractfile(entry) if entry.isreg() else None
                     reason = None if content else "no regular file, such as a link or a device"
                     yield Member(entry.name, entry.size, reason), content or _nothing()
+            _check_end(tar)
+
+
+def _check_end(tar: tarfile.TarFile) -> None:
+    """Raise ``tarfile.ReadError`` if an archive lacks the zero block of its end: a part of it may be missing."""
+    stream = cast("IO[bytes]", tar.fileobj)
+    stream.seek(tar.offset)
+    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("it lacks the zero block of its end, so a part may be missing")
 
 
 def _nothing() -> IO[bytes]:
@@ -89,6 +98,8 @@ def _nothing() -> IO[bytes]:
 
 def _unsafe(member: Member, seen: set[str]) -> str | None:
     path = PurePosixPath(member.name.replace("\\", "/"))
+    if not path.parts:
+        return "no name"
     if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
         return "a path outside the archive"
     if "\\" in member.name or "\0" in member.name:

@@ -57,6 +57,8 @@ def _read_row(
     if not isinstance(name, str) or not name.strip():
         raise _UnusableRow(f"{columns.image} is {_shown(name)}: expected the path of an image")
     image = folder.find(name)
+    if folder.leads_out(image):
+        raise _UnusableRow(f"{columns.image} {image!r} leads out of the folder")
     texts = _captions(row.get(columns.caption), columns.caption)
     split = _split(row.get(columns.split), columns.split) if columns.split else None
     if image in rows.splits and split != rows.splits[image]:

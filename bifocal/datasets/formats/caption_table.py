@@ -20,6 +20,9 @@ NAMES = ("captions", "metadata")
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MAX_FIELD = 2**31 - 1
+MAX_BYTES = 2 * 2**30
+"""Bytes of a table, unpacked: they are in memory at once."""
+MAX_ROWS = 5_000_000
 
 
 @dataclass
@@ -47,10 +50,19 @@ def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
     """Read a table by the suffix of its name; a byte order mark wins over ``encoding``."""
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: expected one row per caption")
+    _check_size(path, path.stat().st_size)
     if path.suffix.lower() == ".parquet":
         return _read_parquet(path)
     text = _decode(path, encoding)
     return _read_json_lines(path, text) if path.suffix.lower() == ".jsonl" else _read_delimited(path, text)
+
+
+def _check_size(path: Path, size: int, rows: int = 0) -> None:
+    if size > MAX_BYTES or rows > MAX_ROWS:
+        raise ValueError(
+            f"{path} has {size / 2**20:,.0f} MiB and {rows:,} rows, more than {MAX_BYTES // 2**20:,} MiB or "
+            f"{MAX_ROWS:,} rows: split it, and the images with it"
+        )
 
 
 def _decode(path: Path, encoding: str) -> str:
@@ -146,6 +158,9 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
 
 def _read_parquet(path: Path) -> CaptionTable:
     try:
+        described = pq.read_metadata(path)
+        unpacked = sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
+        _check_size(path, unpacked, described.num_rows)
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet table: {error}") from error

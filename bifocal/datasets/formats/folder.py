@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from bifocal.datasets.base import RejectedEntry
+
 IMAGE_SUFFIXES = frozenset({
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm", ".jp2",
     ".avif", ".heic", ".heif",
 })  # fmt: skip
 TEXT_SUFFIXES = frozenset({".txt"})
+LINK = "a link out of the folder, or to another folder: copy the files"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,18 @@ class Folder:
     images: Sequence[str]
     texts: Sequence[str]  # files that may have the captions of an image
     others: Sequence[str] = ()
+    links: Sequence[str] = ()  # that are left out: they lead out of the folder, or to another folder
+
+    def rejected(self) -> list[RejectedEntry]:
+        """Return the links that are left out, with the reason."""
+        return [RejectedEntry("image", link, LINK) for link in self.links]
+
+    def leads_out(self, path: str) -> bool:
+        """Return whether a path leads out of the folder by a link; False for an absolute path and one with ".."."""
+        parts = PurePosixPath(path).parts
+        if path in self._listed or ".." in parts or PurePosixPath(path).is_absolute():
+            return False
+        return _is_outside(self.root / path, os.path.realpath(self.root))
 
     def find(self, name: str) -> str:
         r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
@@ -34,6 +49,10 @@ class Folder:
         # A table beside the folder of the images often names only the files.
         found = self._by_last_part.get(plain) or self._by_spelling.get(plain.casefold(), [])
         return found[0] if len(found) == 1 else plain
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(self.images)
 
     @cached_property
     def _by_name(self) -> dict[str, str]:
@@ -56,17 +75,27 @@ class Folder:
 
 
 def list_folder(root: Path) -> Folder:
-    """List the files below ``root``; hidden files, and folders that are links, are left out."""
-    images, texts, others = list[str](), list[str](), list[str]()
+    """List the files below ``root``; hidden files and folders are left out, and links to folders or out of ``root``."""
+    images, texts, others, links = list[str](), list[str](), list[str](), list[str]()
+    real = os.path.realpath(root)
     for path, folders, files in os.walk(root, followlinks=False):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = Path(path).relative_to(root).as_posix()
         prefix = "" if inside == "." else f"{inside}/"
+        links += [prefix + name for name in folders if (root / prefix / name).is_symlink()]
         for name in files:
             if name.startswith("."):
+                continue
+            file = root / prefix / name
+            if file.is_symlink() and _is_outside(file, real):
+                links.append(prefix + name)
                 continue
             _, dot, letters = name.rpartition(".")
             suffix = dot + letters.lower()
             listed = images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others
             listed.append(prefix + name)
-    return Folder(root, sorted(images), sorted(texts), sorted(others))
+    return Folder(root, sorted(images), sorted(texts), sorted(others), sorted(links))
+
+
+def _is_outside(path: Path, real_root: str) -> bool:
+    return os.path.commonpath([os.path.realpath(path), real_root]) != real_root

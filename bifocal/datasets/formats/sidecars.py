@@ -27,8 +27,8 @@ def read_sidecars(folder: Folder) -> CaptionTable:
             continue
         row: dict[str, Any] = {}
         try:
-            row |= _metadata(root / f"{stem}.json")
-            lines = _lines(root / f"{stem}.txt")
+            row |= _metadata(root / f"{stem}.json") if f"{stem}.json" in beside else {}
+            lines = _lines(root / f"{stem}.txt") if f"{stem}.txt" in beside else None
         except ValueError as error:
             table.reject(stem, str(error))
             continue
@@ -48,9 +48,7 @@ def unused_sidecars(root: Path, texts: Sequence[str], images: Sequence[str]) -> 
             yield RejectedEntry("caption", text, f"no image of this name beside it in {root}")
 
 
-def _lines(path: Path) -> list[str] | None:
-    if not path.is_file():
-        return None
+def _lines(path: Path) -> list[str]:
     try:
         return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
@@ -58,8 +56,6 @@ def _lines(path: Path) -> list[str] | None:
 
 
 def _metadata(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:

@@ -156,7 +156,7 @@ def _with_rows(
             f"{table.path.name}: no column is recognized as the image's (image, file_name, path ...); it has "
             f"{', '.join(map(repr, table.columns))}"
         )
-    problems = [*rejected, *((entry.entry, entry.reason) for entry in table.rejected)]
+    problems = [*rejected, *((entry.entry, entry.reason) for entry in (*folder.rejected(), *table.rejected))]
     captions: dict[str, list[str]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     for place, row in table.rows:
@@ -165,7 +165,8 @@ def _with_rows(
             problems.append((place, f"{column} is {name!r}: expected the path of an image"))
             continue
         image = folder.find(name)
-        if is_address(image) or PurePath(image).is_absolute() or ".." in PurePath(image).parts:
+        path = PurePath(image)
+        if is_address(image) or path.is_absolute() or ".." in path.parts or folder.leads_out(image):
             problems.append((place, f"{image!r} is outside the folder of the table"))
             continue
         values.setdefault(image, row)

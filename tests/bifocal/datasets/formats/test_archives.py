@@ -25,6 +25,31 @@ def test_an_archive_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
     assert [entry.reason for entry in rejected] == ["a path outside the archive"] * 4 + ["a link"]
 
 
+def test_a_tar_that_is_cut_anywhere_is_damaged(tmp_path: Path) -> None:
+    archive = tmp_path / "whole.tar"
+    with tarfile.open(archive, "w") as tar:
+        for number in range(4):
+            add(tar, f"{number}.jpg", bytes([number]) * 700)
+    whole = archive.read_bytes()
+    end = 4 * (512 + 1024)
+    assert unpack(archive, tmp_path / "whole") == []
+    for length in (*range(512, end + 1, 512), 1000, end - 1):
+        (tmp_path / "cut.tar").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"cut\.tar is damaged or not an archive"):
+            unpack(tmp_path / "cut.tar", tmp_path / f"cut{length}")
+    with tarfile.open(tmp_path / "cut.tgz", "w:gz") as tar:
+        add(tar, "0.jpg", b"first")
+    assert unpack(tmp_path / "cut.tgz", tmp_path / "gz") == []
+
+
+def test_members_without_a_name_are_listed(tmp_path: Path) -> None:
+    archive = tmp_path / "names.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name in (".", "0.jpg"):
+            packed.writestr(name, picture(0))
+    assert [entry.reason for entry in unpack(archive, tmp_path / "out")] == ["no name"]
+
+
 def test_a_tar_with_links_and_the_same_name_twice(tmp_path: Path) -> None:
     archive = tmp_path / "bad.tar"
     with tarfile.open(archive, "w") as tar:

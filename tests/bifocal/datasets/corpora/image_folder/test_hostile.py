@@ -1,0 +1,53 @@
+"""A hostile folder: links that lead out of it, and tables that would fill the memory."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bifocal.datasets.formats.caption_table import read_caption_table
+from bifocal.datasets.formats.folder import list_folder
+from bifocal.datasets.formats.sidecars import read_sidecars
+from bifocal.search.collection.sources import files_source
+from tests.bifocal.datasets.corpora.image_folder.writers import ROWS, picture, prepare
+
+
+def test_links_out_of_the_folder_are_listed_and_not_read(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.jpg").write_bytes(picture(50))
+    (outside / "secret.txt").write_text("a password")
+    (root / "linked.jpg").symlink_to(outside / "secret.jpg")
+    (root / "0.txt").symlink_to(outside / "secret.txt")
+    (root / "folder").symlink_to(outside)
+    (root / "inside.jpg").symlink_to("1.jpg")
+    named = ["linked.jpg,a", "folder/secret.jpg,b", "../outside/secret.jpg,c", "inside.jpg,d"]
+    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, ROWS), *named, ""]))
+    dataset, rejected = prepare(root, tmp_path)
+    assert "secret" not in "".join(dataset.images["path"])
+    assert {"linked.jpg", "0.txt", "folder"} <= set(rejected["entry"])
+    assert rejected["reason"].str.contains("leads out of the folder").sum() == 2
+    (root / "captions.csv").unlink()
+    (root / "0.json").write_text('{"caption": "from JSON"}')
+    for number in range(1, 12):
+        (root / f"{number}.txt").write_text(f"caption {number}")
+    folder = list_folder(root)
+    captions = {row["image"]: row["caption"] for _, row in read_sidecars(folder).rows}
+    assert captions["0.jpg"] == "from JSON"
+    source = files_source(root, tmp_path / "collection")
+    assert [entry.entry for entry in folder.rejected()] == ["0.txt", "folder", "linked.jpg"]
+    assert not any("linked" in str(entry.image) or "secret" in str(entry.image) for entry in source.entries)
+    assert {name for name, _ in source.rejected} >= {"0.txt", "folder", "linked.jpg"}
+
+
+def test_tables_above_the_limits_are_not_read(tmp_path: Path) -> None:
+    rows = pa.table({"image": pa.DictionaryArray.from_arrays(np.zeros(6_000_000, np.int8), ["0.jpg"])})
+    pq.write_table(rows, tmp_path / "captions.parquet")
+    with pytest.raises(ValueError, match=r"6,000,000 rows, more than 2,048 MiB or 5,000,000 rows: split it"):
+        read_caption_table(tmp_path / "captions.parquet")
+    with (tmp_path / "captions.csv").open("wb") as file:
+        file.truncate(3 * 2**30)  # sparse
+    with pytest.raises(ValueError, match="3,072 MiB and 0 rows, more than 2,048 MiB"):
+        read_caption_table(tmp_path / "captions.csv")
