@@ -62,11 +62,6 @@ def model_card(
     return "\n".join(lines)
 
 
-def without_metadata(card: str) -> str:
-    """Return a card without the metadata of a hub."""
-    return card.split(MARK, 2)[2].lstrip("\n") if card.startswith(MARK) else card
-
-
 def _metadata(name: str, corpus: str, split: str, results: Mapping[str, Sequence[MetricRow]]) -> str:
     """Return the metadata that the Hugging Face hub reads, with the metrics as its ``model-index``."""
     from huggingface_hub import EvalResult, ModelCardData

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from bifocal.report.model_card import without_metadata
 from components.register_model.spec import RegisterModelParams
 from runtime.artifacts import write_json
 from runtime.mlflow import register_exported
@@ -29,8 +28,13 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
 
 def _description(card: Path) -> str:
     """Return the model card without metadata and lineage, because MLflow's databases store 5,000 characters."""
-    short = without_metadata(card.read_text(encoding="utf-8")).partition(LINEAGE)[0]
+    short = _without_metadata(card.read_text(encoding="utf-8")).partition(LINEAGE)[0]
     return short + f"The complete card is the file evidence/{CARD} of the run.\n"
+
+
+def _without_metadata(card: str) -> str:
+    """Return a card without the metadata of a hub, which stand between two lines of three dashes."""
+    return card.split("---\n", 2)[2].lstrip("\n") if card.startswith("---\n") else card
 
 
 def _precisions(file: Path) -> str:

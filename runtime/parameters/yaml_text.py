@@ -20,17 +20,16 @@ def load_yaml(text: str) -> Any:
         raise yaml.YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
     sizes: dict[str, int] = {}  # values below each anchor, with the values of aliases
     groups: list[tuple[str | None, int]] = [(None, 0)]
-    event: Any  # the stubs of PyYAML say that marks and anchors of aliases may be None
     for event in yaml.parse(text, LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             groups.append((event.anchor, 1))
             if len(groups) > MAX_DEPTH:
-                raise yaml.YAMLError(f"line {event.start_mark.line + 1}: more than {MAX_DEPTH} levels")
+                raise yaml.YAMLError(f"{_line(event)}: more than {MAX_DEPTH} levels")
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, size = groups.pop()
         elif isinstance(event, yaml.AliasEvent):
-            anchor, size = None, sizes.get(event.anchor, 1)
+            anchor, size = None, sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             anchor, size = event.anchor, 1
         else:
@@ -40,6 +39,9 @@ def load_yaml(text: str) -> Any:
         outer, total = groups[-1]
         groups[-1] = outer, total + size
         if total + size > MAX_VALUES:
-            line = event.start_mark.line + 1
-            raise yaml.YAMLError(f"line {line}: more than {MAX_VALUES:,} values, with those that aliases stand for")
+            raise yaml.YAMLError(f"{_line(event)}: more than {MAX_VALUES:,} values, with those that aliases stand for")
     return yaml.load(text, LOADER)
+
+
+def _line(event: yaml.Event) -> str:
+    return f"line {event.start_mark.line + 1 if event.start_mark else 0}"

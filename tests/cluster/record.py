@@ -1,6 +1,6 @@
 """Record the answers of a cluster about a run, for the tests that compare our code and local runs with them.
 
-    KUBECONFIG=... KFP_ENDPOINT=... python tests/cluster/record.py RUN_ID NAME     # writes recorded/NAME.json
+    KUBECONFIG=... KFP_ENDPOINT=... python -m tests.cluster.record RUN_ID NAME     # writes recorded/NAME.json
 
 The file has the states of Kubeflow's API, the nodes of Argo's workflow, the outputs of the drivers, the ExecutorInput
 of each started task, the kinds of events of its pods, and the notice.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster import EXECUTOR, ROOT, Cluster, from_environment
+from tests.cluster.cluster import EXECUTOR, ROOT, Cluster, from_environment
 
 FOLDER = Path(__file__).parent / "recorded"
 NODE = ("displayName", "type", "phase", "message", "finishedAt")
