@@ -28,18 +28,22 @@ LATE = 1.1
 """Bar of a budget: time that a training takes at most, relative to its budget."""
 
 
-def write_photographs(flickr8k: Path, folder: Path, count: int) -> None:
-    """Write links to ``count`` drawn photographs and ``captions.csv`` with all their captions."""
+def write_photographs(flickr8k: Path, folder: Path, count: int, captions: int = 5) -> None:
+    """Write links to ``count`` drawn photographs and ``captions.csv`` with their first ``captions`` captions."""
     corpus = Flickr8k(flickr8k).read(folder)
     paths = {image.image_id: image.path for image in corpus.images if image.split == "train"}
     chosen = set(random.Random(0).sample(sorted(paths), count))
     folder.mkdir()
     for image_id in chosen:
         shutil.copy(corpus.image_root / str(paths[image_id]), folder / image_id)
+    texts: dict[str, list[str]] = {image_id: [] for image_id in sorted(chosen)}
+    for entry in corpus.captions:
+        if entry.image_id in texts:
+            texts[entry.image_id].append(entry.text)
     with (folder / "captions.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "caption"])
-        writer.writerows((entry.image_id, entry.text) for entry in corpus.captions if entry.image_id in chosen)
+        writer.writerows((image_id, text) for image_id in texts for text in texts[image_id][:captions])
 
 
 def bifocal(folder: Path, *arguments: object) -> None:
