@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Report
 
-SENTENCE_MS, IMAGE_MS, RECALL = 15.0, 60.0, 0.2
+SENTENCE_MS, IMAGE_MS, RECALL = 7.0, 45.0, 0.2
 WARM_UP, TIMED, BATCH = 5, 200, 64
 
 
