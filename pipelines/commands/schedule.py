@@ -44,4 +44,5 @@ def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str
         for change in changes:
             click.echo(f"{change.action:8}{change.name}")
         if action == "apply":
-            schedules.apply(declared, changes, target)
+            for name in schedules.apply(declared, changes, target):
+                click.echo(f"{name}: a run is in progress, so its former schedule is paused; the next apply deletes it")

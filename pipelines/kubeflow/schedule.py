@@ -20,6 +20,7 @@ from runtime.spec import StrictModel
 FILE = Path(__file__).with_name("schedules.yaml")
 PREFIX = "bifocal-"
 PAGE_SIZE = 100
+RUNNING = ["PENDING", "RUNNING", "PAUSED", "CANCELING"]
 
 
 class Schedule(StrictModel):
@@ -79,9 +80,11 @@ def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable
     return changes
 
 
-def apply(schedules: dict[str, Schedule], changes: list[Change], target: Target) -> None:
-    """Apply ``changes``. The new schedule is created first, so a failure leaves two schedules and never none."""
-    client, resources = target.client, target.resources
+def apply(schedules: dict[str, Schedule], changes: list[Change], target: Target) -> list[str]:
+    """Apply ``changes``; return the names of schedules that are paused instead of deleted, for a run in progress:
+    Kubeflow deletes the workflows with the schedule. The new one is created first: a failure leaves two, never none.
+    """
+    client, resources, paused = target.client, target.resources, []
     experiment = experiment_id(client) if any(change.text for change in changes) else None
     for change in changes:
         if change.text:
@@ -100,7 +103,12 @@ def apply(schedules: dict[str, Schedule], changes: list[Change], target: Target)
                 service_account=resources.service_account,
             )
         for run_id in change.old_ids:
-            client.delete_recurring_run(run_id)
+            if _is_running(client, run_id):
+                client.disable_recurring_run(run_id)
+                paused.append(change.name)
+            else:
+                client.delete_recurring_run(run_id)
+    return paused
 
 
 def list_schedules(client: Client) -> list[str]:
@@ -108,6 +116,16 @@ def list_schedules(client: Client) -> list[str]:
     return [
         f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}" for run in _recurring_runs(client)
     ]
+
+
+def _is_running(client: Client, recurring_run_id: str) -> bool:
+    """Whether a run of the schedule is in progress."""
+    predicates = [
+        {"operation": "EQUALS", "key": "recurring_run_id", "stringValue": recurring_run_id},
+        {"operation": "IN", "key": "state", "stringValues": {"values": RUNNING}},
+    ]
+    page = client.list_runs(namespace=namespace_of(client), filter=json.dumps({"predicates": predicates}))
+    return bool(page.runs)
 
 
 def _recurring_runs(client: Client) -> Iterator[Any]:

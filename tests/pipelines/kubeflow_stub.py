@@ -38,7 +38,7 @@ class Kubeflow(BaseHTTPRequestHandler):
     Attributes:
         users: identity of each token or cookie, of a server with several users; empty for one user.
         namespaces: namespaces of each user.
-        schedules, experiments, pipelines, versions: entries by id.
+        schedules, experiments, pipelines, versions, runs: entries by id.
         calls: method and path of each POST and DELETE.
         submitted: bodies of submitted runs.
         tokens: Authorization header of each submitted run.
@@ -50,6 +50,7 @@ class Kubeflow(BaseHTTPRequestHandler):
     experiments: dict[str, dict[str, Any]]
     pipelines: dict[str, dict[str, Any]]
     versions: dict[str, dict[str, Any]]
+    runs: dict[str, dict[str, Any]]
     calls: list[tuple[str, str]]
     submitted: list[dict[str, Any]]
     tokens: list[str | None]
@@ -79,6 +80,16 @@ class Kubeflow(BaseHTTPRequestHandler):
         if path == "recurringruns":
             namespace = self.authorize(self.query.get("namespace", ""), "recurring run")
             return self.page("recurringRuns", self.schedules, namespace)
+        if path == "runs":
+            namespace = self.authorize(self.query.get("namespace", ""), "run")
+            schedule, states = json.loads(self.query["filter"])["predicates"]
+            found = {
+                key: run
+                for key, run in self.runs.items()
+                if run["recurring_run_id"] == schedule["stringValue"]
+                and run["state"] in states["stringValues"]["values"]
+            }
+            return {"runs": list(found.values())}
         if path == "experiments":
             namespace = self.authorize(self.query.get("namespace", ""), "experiment")
             return self.page("experiments", self.experiments, namespace)
@@ -97,6 +108,9 @@ class Kubeflow(BaseHTTPRequestHandler):
     def post(self, path: str) -> dict[str, Any]:
         if path in ("pipelines/upload", "pipelines/upload_version"):
             return self.upload(path)
+        if path.endswith(":disable"):
+            self.schedules[path.removeprefix("recurringruns/").removesuffix(":disable")]["status"] = "DISABLED"
+            return {}
         body = json.loads(self.body)
         if path == "experiments":
             body["namespace"] = self.authorize(body.get("namespace", ""), "experiment")
@@ -198,7 +212,7 @@ def serve(**users: str) -> Iterator[tuple[str, type[Kubeflow]]]:
         "users": {token: token for token in users},
         "namespaces": {token: {namespace} for token, namespace in users.items()},
         "numbers": count(),
-        **{name: {} for name in ("schedules", "experiments", "pipelines", "versions")},
+        **{name: {} for name in ("schedules", "experiments", "pipelines", "versions", "runs")},
         **{name: [] for name in ("calls", "submitted", "tokens")},
     }
     handler = type("Stub", (Kubeflow,), records)

@@ -107,6 +107,23 @@ def test_duplicate_and_manually_disabled_schedules_are_replaced(server: tuple[Cl
     assert [run["status"] for run in stub.schedules.values()] == ["ENABLED"]
 
 
+def test_a_schedule_whose_run_is_in_progress_is_paused_and_deleted_later(
+    server: tuple[Client, type[Kubeflow]],
+) -> None:
+    """Seen on a real server: deleting a schedule deletes the workflow of its run, which then stays RUNNING."""
+    client, stub = server
+    plan_and_apply({"weekly": WEEKLY}, client)
+    (old,) = stub.schedules
+    stub.runs["run"] = {"run_id": "run", "recurring_run_id": old, "state": "RUNNING"}
+    daily = WEEKLY.model_copy(update={"cron": "0 0 3 * * *"})
+    assert plan_and_apply({"weekly": daily}, client) == [("replace", "weekly")]
+    assert [run["status"] for run in stub.schedules.values()] == ["DISABLED", "ENABLED"]
+    stub.runs["run"]["state"] = "SUCCEEDED"
+    assert plan_and_apply({"weekly": daily}, client) == [("replace", "weekly")]
+    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.schedules.values()] == [daily.cron]
+    assert plan_and_apply({"weekly": daily}, client) == [("keep", "weekly")]
+
+
 def test_schedules_file_of_the_repository_is_valid() -> None:
     assert load()
 
