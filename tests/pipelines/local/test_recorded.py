@@ -60,6 +60,7 @@ def shape(message: Mapping[str, Any]) -> dict[str, Any]:
         ("train_failing", "train", {"evaluate": 99}, {}),
         ("train_retried", "train", {"evaluate": 99}, {}),
         ("monitor", "monitor", {}, {"version": "1"}),
+        ("scheduled", "monitor", {}, {"version": "1"}),
         ("refresh", "refresh", {}, {"version": "1"}),
         ("retrain_first", "retrain", {}, {"changed": "true", "accepted": "true"}),
     ],
