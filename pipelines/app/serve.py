@@ -83,6 +83,7 @@ def raise_file_limit() -> None:
     type=click.Choice(["text", "json"]),
     help="Default: text on a terminal, one JSON object a line elsewhere.",
 )
+@click.option("--open-metrics", is_flag=True, help="Answer /metrics without a key.")
 @click.option("--log-queries", is_flag=True, help="Write the sentences of the requests to the log.")
 @click.option(
     "--poll", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Seconds between looks for a new model."
@@ -109,6 +110,7 @@ def serve_command(
     originals: bool | None,
     log_format: str | None,
     log_queries: bool,
+    open_metrics: bool,
     poll: float,
 ) -> None:
     """Serve search, heatmaps and a page over HTTP.
@@ -139,7 +141,8 @@ def serve_command(
     settings = Settings(
         limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
         admin_key=admin, origins=origins, hosts=hosts or (names if host in LOCAL or unguarded else ("*",)),
-        addresses=unguarded and not hosts, log_queries=log_queries, threads=os.cpu_count() or 1,
+        addresses=unguarded and not hosts, log_queries=log_queries, open_metrics=open_metrics,
+        threads=os.cpu_count() or 1,
         originals=host in LOCAL if originals is None else originals, decoders=decoders,
     )  # fmt: skip
     check_port(host, port)

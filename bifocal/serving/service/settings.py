@@ -30,6 +30,7 @@ class Settings:
     hosts: tuple[str, ...] = ("*",)  # accepted values of the header Host without the port
     addresses: bool = False  # whether the header Host may be any IP address: no other site has a name for it
     log_queries: bool = False
+    open_metrics: bool = False  # whether /metrics needs no key: it names models, and has no query and no item
     originals: bool = False  # send image files as they are: their EXIF data may name a place
     threads: int = 2  # requests that are computed at a time
     decoders: int = 1  # processes that decode files of clients, and as many for images of the collection

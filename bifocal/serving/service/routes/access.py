@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.service.routes.rates import RateLimit, network_of, parse_address
 from bifocal.serving.service.settings import Settings
 
-API, UPLOADS, INFERENCE = "/api/v1/", "/api/v1/search/image", "/v2"
-GUARDED = (API, "/metrics", f"{INFERENCE}/models")
+API, UPLOADS, INFERENCE, METRICS = "/api/v1/", "/api/v1/search/image", "/v2", "/metrics"
+GUARDED = (API, METRICS, f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
 GUESSES, GUESSES_PER_SECOND = 20, 0.2
 """Wrong keys of an address: at once, and on average."""
@@ -30,7 +30,8 @@ class Access:
         """Raise 400, 401, 403 or 429 for a request that may not go on."""
         settings, headers = self.settings, dict(scope["headers"])
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
-        if not scope["path"].startswith(GUARDED) or scope["method"] == "OPTIONS":
+        is_open = settings.open_metrics and scope["path"] == METRICS
+        if is_open or not scope["path"].startswith(GUARDED) or scope["method"] == "OPTIONS":
             return
         self._check_origin(headers)
         address, key = address_of(scope), _bearer(headers.get(b"authorization", b""))

@@ -58,6 +58,12 @@ def test_a_key_is_needed_for_data_and_not_for_page_and_probes(guarded: TestClien
         assert guarded.get(path).status_code == 200
 
 
+def test_metrics_need_no_key_if_the_settings_say_so(source: LoadedSource) -> None:
+    with client(source, api_keys=frozenset(["blue"]), open_metrics=True) as opened:
+        assert "bifocal_items" in opened.get("/metrics").text
+        assert [opened.get(path).status_code for path in ("/api/v1/info", "/metrics/", "/metricsx")] == [401] * 3
+
+
 def test_only_the_admin_key_deletes(guarded: TestClient) -> None:
     address = "/api/v1/item?id=test-00007"
     assert guarded.delete(address, headers={"authorization": "Bearer blue"}).status_code == 403
