@@ -37,7 +37,7 @@ def test_spark_embeds_tables_and_columns(tmp_path: Path, mlflow_store: str, monk
         sentences = ["a dog runs", "dog"] * (1 + Limits().rows // 2)  # more rows than a request may have
         texts = spark.createDataFrame(pd.DataFrame({"key": range(len(sentences)), "text": sentences}))
         embedded = embed_table(texts, ADDRESS)
-        assert embedded.dtypes == [("key", "bigint"), ("embedding", "array<float>")]
+        assert embedded.dtypes == [("key", "bigint"), ("embedding", "array<float>"), ("embedding_error", "string")]
         rows = embedded.toPandas()
         pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
         binary = spark.createDataFrame(pd.DataFrame({"image": [base64.b64decode(encoded(pixels))]}))
@@ -45,7 +45,9 @@ def test_spark_embeds_tables_and_columns(tmp_path: Path, mlflow_store: str, monk
         udf = mlflow.pyfunc.spark_udf(spark, ADDRESS, result_type="embedding array<float>", env_manager="local")
         column = udf(sql.functions.struct("image")).embedding.alias("embedding")
         images = [frame.toPandas()["embedding"][0] for frame in (embed_table(binary, ADDRESS), binary.select(column))]
-        with pytest.raises(ValueError, match="the columns key, embedding; expected text or image or features, and no"):
+        with pytest.raises(
+            ValueError, match="the columns key, embedding, embedding_error; expected text or image or features, and no"
+        ):
             embed_table(embedded, ADDRESS)
     finally:
         spark.stop()
