@@ -10,7 +10,10 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # Fail fast when the server is down (2 retries, 20 s): the retry queue sends again later.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+# The answer to an upload waits until the server has stored the file, so artifacts have a time-out of their own.
+os.environ.setdefault("MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT", "600")
 
+import runtime.mlflow.artifact_requests
 from runtime.mlflow.exported import register_exported
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
 from runtime.mlflow.promotion.aliases import alias_lock, make_champion, move_alias, roll_back
