@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +15,22 @@ if TYPE_CHECKING:
     from runtime.mlflow import Version
 
 FILE = click.Path(path_type=Path)
+LOOK_SECONDS = 600.0
 
 
 @click.command()
 @click.option(
     "--service", "services", multiple=True, default=("http://127.0.0.1:8080",), show_default=True,
-    help="Address of 'bifocal serve'; repeat it for each replica.",
+    help="Address of 'bifocal serve'; repeat it for each replica, or give dns+http://NAME:PORT for all pods of a name.",
 )  # fmt: skip
+@click.option("--counts", type=FILE, help="Folder that keeps the counts of replicas over their restarts.")
+@click.option(
+    "--wait",
+    "hours",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Hours to wait for a decision, one look each ten minutes.",
+)
 @click.option("--rule", "rule_file", type=FILE, help="Rule; by default pipelines/policies/canary.yaml.")
 @click.option("--report", "only_report", is_flag=True, help="Only print the report.")
 @click.option(
@@ -28,14 +38,20 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 def canary(
-    services: tuple[str, ...], rule_file: Path | None, only_report: bool, artifacts: Path, policy_file: Path | None
+    services: tuple[str, ...],
+    counts: Path | None,
+    hours: float,
+    rule_file: Path | None,
+    only_report: bool,
+    artifacts: Path,
+    policy_file: Path | None,
 ) -> None:
     """Withdraw or promote the release of 'bifocal serve --canary' or '--shadow', by the searches of clients.
 
     Prints the service's report. The command withdraws a candidate that is worse than canary.yaml allows: no service
     uses it any more, and only 'promote --force' promotes it. Otherwise the command continues as 'python -m pipelines
-    promote': it compares both models on the test images and moves the alias. Run it as often as every hour: the
-    confidence intervals hold at every look.
+    promote': it compares both models on the test images and moves the alias. Run it as often as every hour, or give
+    --wait: the confidence intervals hold at every look. A look that ends without a decision is recorded too.
     """
     from bifocal.serving.canary.decision import decide
     from bifocal.serving.canary.services import read_reports
@@ -43,23 +59,25 @@ def canary(
     from pipelines import policies
 
     rule, keys = policies.load_canary(rule_file or policies.CANARY), sorted(read_keys(os.environ)[0])
-    report, stopped = read_reports(services, keys[0] if keys else None)
+    deadline = monotonic() + 3600 * hours
+    while True:
+        report, stopped = read_reports(services, keys[0] if keys else None, counts)
+        decision = None if stopped is not None or report is None or only_report else decide(rule, report)
+        if (decision and decision.verdict != "wait") or only_report or monotonic() >= deadline:
+            break
+        sleep(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
     if report is not None:
         _print(report, rule)
     if stopped is not None or report is None:
         click.echo(f"nothing to decide: {stopped}")
-        return
-    if only_report:
-        return
-    decision = decide(rule, report)
-    for reason in decision.reasons:
-        click.echo(f"{decision.verdict}: {reason}")
-    if decision.verdict != "wait":
+    elif decision is not None:
+        for reason in decision.reasons:
+            click.echo(f"{decision.verdict}: {reason}")
         _act(policies.load_promotion(policy_file or policies.PROMOTION), report, decision, artifacts)
 
 
 def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", artifacts: Path) -> None:
-    """Log the decision; withdraw the candidate, or continue as ``python -m pipelines promote``."""
+    """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or leave it."""
     from bifocal.serving.canary.report import metric_json
     from components.cluster.promote.run import promote
     from runtime.mlflow import alias_lock, log_online_decision, withdraw
@@ -76,6 +94,8 @@ def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", arti
         return
     version = _candidate(policy, report)
     log_online_decision(version, report.champion.version, record)
+    if decision.verdict == "wait":
+        return
     fetch_remote_files()
     promotion = promote(policy, artifacts / "dataset", artifacts / "features", number=version.number)
     for against in promotion.reasons:

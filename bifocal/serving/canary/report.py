@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,12 @@ class Release:
     name: str
     version: int | None
     digest: str | None
+
+    def same_model(self, other: "Release") -> bool:
+        """Whether both are one registered version, whose collection may have been refreshed, or one release."""
+        if self.version is None or other.version is None:
+            return self == other
+        return self.version == other.version
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Report:
     overlap: NDArray[np.float64] = field(default_factory=lambda: np.zeros(GROUPS))
     compared: NDArray[np.float64] = field(default_factory=lambda: np.zeros(GROUPS))
     dropped: int = 0  # searches that were not repeated because the candidate was too slow
+    id: str = field(default_factory=lambda: uuid4().hex)  # another one after a restart, and in each replica
 
     def add_overlap(self, group: int, champion: Sequence[str], candidate: Sequence[str]) -> None:
         """Count the overlap of the results of one search."""
@@ -85,8 +93,10 @@ class Report:
 
     def __add__(self, other: "Report") -> "Report":
         """Return the sums of two replicas; raise ``ValueError`` if they compare other releases, or in another way."""
-        for name in ("mode", "share", "champion", "candidate"):
-            if getattr(self, name) != getattr(other, name):
+        same = {name: getattr(self, name) == getattr(other, name) for name in ("mode", "share")}
+        same |= {name: getattr(self, name).same_model(getattr(other, name)) for name in ("champion", "candidate")}
+        for name, equal in same.items():
+            if not equal:
                 raise ValueError(
                     f"two replicas differ in {name}: {getattr(self, name)} and {getattr(other, name)}; wait until both "
                     "have loaded the same releases"
@@ -104,6 +114,7 @@ class Report:
             "candidate": asdict(self.candidate), "metrics": [metric_json(metric) for metric in self.metrics()],
             "counts_champion": self.counts_champion.to_json(), "counts_candidate": self.counts_candidate.to_json(),
             "overlap": np.round(self.overlap, 6).tolist(), "compared": self.compared.tolist(), "dropped": self.dropped,
+            "id": self.id,
         }  # fmt: skip
 
     @classmethod
@@ -120,7 +131,7 @@ class Report:
                 raise ValueError("overlap or compared has another length")
             return cls(
                 mode, float(content["share"]), champion, candidate, str(content["since"]), parts[0], parts[1], overlap,
-                compared, int(content["dropped"]),
+                compared, int(content["dropped"]), str(content["id"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a report of bifocal serve: {error}") from error

@@ -4,25 +4,73 @@ import json
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
+from pathlib import Path
+from socket import IPPROTO_TCP, getaddrinfo
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from bifocal.durable import write_text
 from bifocal.serving.canary.report import RUNNING, Report
 
 SECONDS = 20.0
+DNS = "dns+http://"
 
 
-def read_reports(services: Sequence[str], key: str | None = None) -> tuple[Report | None, str | None]:
-    """Return the sum of the reports of the services at these addresses, and why one compares no candidate now."""
+def read_reports(
+    services: Sequence[str], key: str | None = None, folder: Path | None = None
+) -> tuple[Report | None, str | None]:
+    """Return the sum of the reports of the services at these addresses, and why one compares no candidate now.
+
+    Args:
+        services: addresses; ``dns+http://name:port`` stands for all addresses of a name, such as pods.
+        folder: keeps the last report of each process, so that the sum has the counts of processes that ended.
+    """
     stopped, reports = None, []
-    for service in services:
-        content = _get(f"{service.rstrip('/')}/api/v1/comparison", key)
+    for service in [address for name in services for address in _addresses(name)]:
+        try:
+            content = _get(f"{service.rstrip('/')}/api/v1/comparison", key)
+        except URLError:
+            if folder is None:
+                raise
+            stopped = f"{service} does not answer"
+            continue
         if content["state"] != RUNNING:
             stopped = str(content["state"])
         if content["report"] is not None:
             reports.append(Report.from_json(content["report"]))
+    if folder is not None:
+        reports = _kept(reports, folder)
     return (reduce(add, reports) if reports else None), stopped
+
+
+def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
+    """Write reports, and return all of the folder that compare the same versions as they, the present ones first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for report in reports:
+        write_text(folder / f"{report.id}.json", json.dumps(report.to_json()) + "\n")
+    present = {report.id for report in reports}
+    former = [Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
+    former = [report for report in former if report.id not in present]
+    if not reports:
+        return []
+    (first, *_) = reports
+    return [*reports, *(report for report in former if _comparable(report, first))]
+
+
+def _comparable(report: Report, other: Report) -> bool:
+    settings = (report.mode, report.share) == (other.mode, other.share)
+    return settings and report.champion.same_model(other.champion) and report.candidate.same_model(other.candidate)
+
+
+def _addresses(service: str) -> list[str]:
+    if not service.startswith(DNS):
+        return [service]
+    parts = urlsplit(service.removeprefix("dns+"))
+    found = getaddrinfo(parts.hostname, parts.port or 80, proto=IPPROTO_TCP)
+    hosts = sorted({str(entry[4][0]) for entry in found})
+    return [f"http://{f'[{host}]' if ':' in host else host}:{parts.port or 80}" for host in hosts]
 
 
 def _get(address: str, key: str | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Candidate:
 
 
 class Comparison:
-    """Comparison of the champion, the release in use, with a candidate; counts begin anew when one is replaced."""
+    """Comparison of the champion, the release in use, with a candidate; counts begin anew with another version."""
 
     def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
         self.mode, self.share = candidate.mode, candidate.share
@@ -134,8 +134,11 @@ class Comparison:
         versions = champion.version, candidate.version
         if self.report is None or self._versions != versions:
             self._versions = versions
-            releases = [Release(version.model, version.number, version.release) for version in versions]
-            self.report = Report(self.mode, self.share, releases[0], releases[1])
+            first, second = (Release(version.model, version.number, version.release) for version in versions)
+            if self.report and self.report.champion.same_model(first) and self.report.candidate.same_model(second):
+                self.report.champion, self.report.candidate = first, second  # the collection of one was refreshed
+            else:
+                self.report = Report(self.mode, self.share, first, second)
         return self.report
 
 

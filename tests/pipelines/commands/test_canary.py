@@ -1,9 +1,11 @@
 """The command on reports of simulated clients, with a real registry and a real promotion."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
-from bifocal.serving.canary.report import Report
+from bifocal.serving.canary.report import Release, Report
+from bifocal.serving.canary.services import _addresses
 from pipelines.__main__ import main
+from runtime.artifacts import write_json
 from runtime.mlflow.registry import RELEASE_TAG
 from tests.bifocal.serving.canary.reports import BAD, GOOD, report_of
 from tests.components.cluster.promote.versions import POLICY, decisions, number_of, register
@@ -49,11 +53,11 @@ def serve_reports(contents: list[Any]) -> Iterator[list[str]]:
         server.server_close()
 
 
-def run(artifacts: Path, *reports: Report, state: str = "running") -> str:
+def run(artifacts: Path, *reports: Report, state: str = "running", more: tuple[str, ...] = ()) -> str:
     """Run the command on the replicas of a service; return its output."""
     with serve_reports([{"state": state, "report": report.to_json()} for report in reports]) as services:
         options = [option for service in services for option in ("--service", service)]
-        command = ["canary", *options, "--artifacts", str(artifacts)]
+        command = ["canary", *options, "--artifacts", str(artifacts), *more]
         return CliRunner().invoke(main, command, catch_exceptions=False).output
 
 
@@ -93,6 +97,36 @@ def test_a_candidate_that_is_not_worse_is_promoted_by_the_policy(
     assert online["counts_candidate"]["searches"] == (2 * half.counts_candidate.searches).tolist()
     with pytest.raises(ValueError, match="the registry now has another version"):
         run(artifacts, half, half)
+
+
+def test_counts_of_replicas_that_ended_decide_too(
+    versions: tuple[int, int], artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = ("--counts", str(tmp_path / "counts"))
+    first = report_of(GOOD, GOOD, 1500)
+    for _ in range(2):  # a second look at one process counts its searches once
+        assert "wait: 1500 searches of one release, 2000 are needed" in run(artifacts, first, more=keep)
+    assert decisions(versions[1])[0]["promotion.online"] == "wait"
+    second = report_of(GOOD, GOOD, 400)  # the process was restarted
+    assert "wait: 1900 searches" in run(artifacts, second, more=keep)
+    other = replace(report_of(BAD, BAD, 400), candidate=Release("bifocal version 3", 3, "digest 3"))
+    write_json(tmp_path / "counts" / "other.json", other.to_json())
+    looks: list[float] = []
+    module = sys.modules["pipelines.commands.canary"]  # the package has a command of this name
+    monkeypatch.setattr(module, "sleep", looks.append)
+    monkeypatch.setattr(module, "monotonic", lambda: 600.0 * len(looks))
+    last = report_of(GOOD, GOOD, 50)  # in the place of the second
+    assert "wait: 1950 searches" in run(artifacts, last, more=(*keep, "--wait", "0.5"))
+    assert looks == [600.0, 600.0, 600.0]
+    output = run(artifacts, replace(last, id="after a restart"), report_of(GOOD, GOOD, 1200), more=keep)
+    assert "candidate bifocal version 2: 3,200 searches" in output
+    assert "promoted: version 2 of bifocal" in output
+
+
+def test_a_name_stands_for_all_of_its_addresses() -> None:
+    with serve_reports([{"state": "running", "report": report_of(GOOD, GOOD, 100).to_json()}]) as (service,):
+        port = service.split(":")[2].split("/")[0]
+    assert f"http://127.0.0.1:{port}" in _addresses(f"dns+http://localhost:{port}")
 
 
 def test_a_worse_candidate_is_withdrawn_despite_its_ranks(versions: tuple[int, int], artifacts: Path) -> None:

@@ -22,6 +22,9 @@ def test_reports_of_replicas_add_up_and_survive_json() -> None:
     np.testing.assert_allclose(both.counts_candidate.relevance, relevance, atol=1e-5)
     with pytest.raises(ValueError, match="two replicas differ in candidate"):
         _ = first + replace(second, candidate=RELEASES[0])
+    refreshed = replace(second, champion=replace(RELEASES[0], digest="refreshed"))
+    assert (first + refreshed).counts_champion.searches.sum() == 800
+    assert first.id != second.id
     for damage in ({"mode": "x"}, {"overlap": [1]}, {"counts_champion": {}}, {"candidate": None}):
         with pytest.raises(ValueError, match=r"not a report of bifocal serve"):
             Report.from_json(first.to_json() | damage)

@@ -1,0 +1,22 @@
+"""Counts of a comparison belong to two registered versions, whose collections may be refreshed meanwhile."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from bifocal.serving.service.candidate import Candidate, Comparison
+from bifocal.serving.service.served_model import Version
+
+
+def served(number: int, release: str) -> Any:
+    return SimpleNamespace(version=Version(f"bifocal version {number}, release {release}", "hash", number, release))
+
+
+def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
+    comparison: Any = Comparison(Candidate(SimpleNamespace(), "canary", 0.1), SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+    first = comparison._report(served(1, "monday"), served(2, "monday"))
+    first.counts_champion.add_error(3)
+    refreshed = comparison._report(served(1, "tuesday"), served(2, "monday"))
+    assert (refreshed.champion.digest, refreshed.counts_champion.errors.sum()) == ("tuesday", 1)
+    other = comparison._report(served(1, "tuesday"), served(3, "tuesday"))
+    assert other.counts_champion.errors.sum() == 0
+    assert other.id != refreshed.id
