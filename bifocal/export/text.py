@@ -14,7 +14,7 @@ from bifocal.export.parity import Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.models import load_model
 from bifocal.text import TextBatch
-from bifocal.text.transformer.clip_bpe import clip_tokenizer
+from bifocal.text.transformer.clip_bpe import tower_tokenizer
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 from bifocal.text.vectorizers.concatenated import Concatenated
 from bifocal.text.vectorizers.contextual.open_clip_text import OpenClipText
@@ -53,20 +53,21 @@ class _Network(_TextFront):
 
 
 class ClipTower(_TextFront):
-    """Vectors of a contrastive model's text tower; ids are padded to one length, and ``end`` is the largest id."""
+    """Vectors of a contrastive model's text tower; ids are padded to one length, and a sentence ends with ``end``."""
 
-    def __init__(self, network: nn.Module, length: int, end: int) -> None:
+    def __init__(self, network: nn.Module, length: int, end: int, ids: int = 0, padding: int = 0) -> None:
         super().__init__()
         self.network, self.length, self.end = network, length, end
+        self.ids, self.padding = ids or end, padding
         self.shapes = {"values": ("batch", length), "lengths": ("batch",)}
 
     def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         longest = min(length + 1, self.length)
         lengths = torch.randint(1, longest + 1, (batch,), generator=generator)
-        ids = torch.randint(1, self.end, (batch, self.length), generator=generator)
+        ids = torch.randint(1, self.ids, (batch, self.length), generator=generator)
         position = torch.arange(self.length)
-        ids = torch.where(position == lengths[:, None] - 1, self.end, ids) * (position < lengths[:, None])
-        return ids, lengths
+        ids = torch.where(position == lengths[:, None] - 1, self.end, ids)
+        return torch.where(position < lengths[:, None], ids, self.padding), lengths
 
     def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         network = cast(Any, self.network)
@@ -149,10 +150,14 @@ def _front(vectorizer: Vectorizer) -> _TextFront | None:
         return _Network(network.cpu(), len(vectorizer.tokenizer), special)
     if isinstance(vectorizer, OpenClipText):
         backbone = vectorizer.backbone
-        tokenizer = clip_tokenizer(backbone.tokenizer, backbone.context_length)
+        tokenizer = tower_tokenizer(backbone.tokenizer, backbone.context_length)
         if tokenizer is None:
             return None
-        return ClipTower(backbone.network.cpu(), backbone.context_length, backbone.tokenizer.eot_token_id)
+        padding = (tokenizer.padding or {"pad_id": 0})["pad_id"]
+        tokenizer.no_padding()
+        # CLIP's tower ends at the largest id.
+        ids, end = tokenizer.get_vocab_size() - 1, tokenizer.encode("a").ids[-1]
+        return ClipTower(backbone.network.cpu(), backbone.context_length, end, ids, padding)
     if isinstance(vectorizer, Concatenated):
         fronts = [_front(part) for part in vectorizer.fitted_parts]
         return _Concatenation(

@@ -14,13 +14,11 @@ from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.parity import Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.serving.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG
-from bifocal.text.transformer.clip_bpe import clip_tokenizer
+from bifocal.text.transformer.clip_bpe import clip_tokenizer, is_published
 from bifocal.text.transformer.tokenizer import TOKENIZER
 
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
 """Files of both towers in a folder that open_clip publishes, in its order."""
-CLEANED = ("_clean_whitespace", "_clean_canonicalize")
-"""Functions of open_clip that ``bifocal.serving.towers.TowerTokens`` follows."""
 
 
 class _Images(nn.Module):
@@ -93,12 +91,9 @@ def _write_tokenizer(backbone: OpenClipBackbone, folder: Path) -> None:
         # open_clip pads with the id 0.
         (folder / TOKENIZER_CONFIG).write_text(json.dumps({"pad_token": own.id_to_token(0)}) + "\n")
         return
-    clean = getattr(getattr(tokenizer, "clean_fn", None), "__name__", "")
-    published = getattr(tokenizer, "tokenizer", None)
-    mode, strip = getattr(tokenizer, "tokenizer_mode", ""), getattr(tokenizer, "strip_sep_token", False)
-    if published is None or clean not in CLEANED or mode or strip:
+    if not is_published(tokenizer):
         raise ValueError(f"the tokenizer of {backbone.name} cannot be exported: it differs from its tokenizer.json")
-    published.save_pretrained(folder)
+    tokenizer.tokenizer.save_pretrained(folder)
 
 
 def _export(source: Path, part: Path, file: Path) -> None:

@@ -65,7 +65,10 @@ def _subwords(folder: Path) -> Reader:
 
 def _clip(folder: Path) -> Reader:
     file = folder / TOKENIZER
-    return FixedLength(SubwordTokenizer.read(file)) if file.is_file() else _Library(folder)
+    if not file.is_file():
+        return _Library(folder)
+    padding = json.loads(file.read_text(encoding="utf-8")).get("padding") or {"pad_id": 0}
+    return FixedLength(SubwordTokenizer.read(file), padding["pad_id"])
 
 
 # Imported when they are needed: a server of another model needs no stemmer.
@@ -83,14 +86,18 @@ READERS: dict[str, Callable[[Path], Reader]] = {
 
 
 class FixedLength:
-    """Ids of subwords (B, T), padded with 0 to the longest sentence of the network."""
+    """Ids of subwords (B, T), padded to the longest sentence of the network."""
 
-    def __init__(self, tokenizer: SubwordTokenizer) -> None:
+    def __init__(self, tokenizer: SubwordTokenizer, padding: int = 0) -> None:
         self.tokenizer, self.length = tokenizer, int((tokenizer.tokenizer.truncation or {})["max_length"])
+        self.padding = padding
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
-        ids, lengths = self.tokenizer.batch(sentences)
-        return np.pad(ids, [(0, 0), (0, self.length - ids.shape[1])]), lengths
+        rows = self.tokenizer.encode(sentences)[0]
+        ids = np.full((len(rows), self.length), self.padding, dtype=np.int64)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = row
+        return ids, np.array([len(row) for row in rows], dtype=np.int64)
 
 
 class _TokenIds:

@@ -1,6 +1,7 @@
-"""CLIP's byte pair encoding as a ``tokenizer.json``."""
+"""Tokenizers of open_clip as a ``tokenizer.json``: CLIP's byte pair encoding, and published ones."""
 
 import re
+import string
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -8,7 +9,38 @@ if TYPE_CHECKING:
 
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 """Pattern of the tokens that are split further, of open_clip's ``SimpleTokenizer``."""
+CLEANED = ("_clean_whitespace", "_clean_canonicalize")
+"""Functions of open_clip that clean sentences for published tokenizers."""
 QUOTES = {"‘": "'", "’": "'", "“": '"', "”": '"'}
+
+
+def tower_tokenizer(tokenizer: Any, context_length: int) -> "Tokenizer | None":
+    """Return a fast tokenizer equal to one of open_clip for plain text, with its padding; None if there is none."""
+    own = clip_tokenizer(tokenizer, context_length)
+    if own is not None or not is_published(tokenizer):
+        return own
+    from tokenizers import Regex, Tokenizer, normalizers
+
+    published = tokenizer.tokenizer
+    fast = Tokenizer.from_str(published.backend_tokenizer.to_str())
+    steps = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    if tokenizer.clean_fn.__name__ == CLEANED[1]:
+        marks = re.escape(string.punctuation.replace("_", ""))
+        steps = [
+            normalizers.Replace("_", " "), normalizers.Replace(Regex(f"[{marks}]"), ""), normalizers.Lowercase(),
+            *steps,
+        ]  # fmt: skip
+    fast.normalizer = normalizers.Sequence([*steps, *([fast.normalizer] if fast.normalizer else [])])
+    fast.enable_truncation(context_length)
+    fast.enable_padding(length=context_length, pad_id=published.pad_token_id, pad_token=published.pad_token)
+    return fast
+
+
+def is_published(tokenizer: Any) -> bool:
+    """Return whether a tokenizer of open_clip only cleans the text of a published, fast one, and pads its ids."""
+    clean, own = getattr(getattr(tokenizer, "clean_fn", None), "__name__", ""), getattr(tokenizer, "tokenizer", None)
+    changed = getattr(tokenizer, "tokenizer_mode", "") or getattr(tokenizer, "strip_sep_token", False)
+    return clean in CLEANED and not changed and getattr(own, "backend_tokenizer", None) is not None
 
 
 def clip_tokenizer(simple: Any, context_length: int) -> "Tokenizer | None":

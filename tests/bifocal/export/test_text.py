@@ -21,9 +21,17 @@ from bifocal.models import build_model, save_model
 from bifocal.text import TextStore
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
+from tests.bifocal.contrastive import write_multilingual
 
 CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a street", "grass"]
-SENTENCES = ["a dog", "", "Two RED birds on the unknownword", "bird " * 60]
+SENTENCES = [
+    "a dog",
+    "",
+    "Two RED birds on the unknownword",
+    "bird " * 60,
+    "Ein_Hund rennt,  durch den Schnee!",
+    "犬が走る",
+]
 MIXTURE = {"name": "TokenMixtureEncoder", "layers": 2}
 ADAPTED = {"name": "TransformerEncoder", "train": {"name": "LoRA", "rank": 2}}
 CLIP = {
@@ -31,7 +39,7 @@ CLIP = {
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
     "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 2},
 }
-CASES = ("states", "subwords", "clip", "vectors")
+CASES = ("states", "subwords", "clip", "multilingual", "vectors")
 SERVE = """
 import json, sys
 sys.modules.update(dict.fromkeys(["torch", "transformers", "open_clip", "sklearn", "scipy"]))
@@ -61,6 +69,7 @@ def vectorizer_and_encoder(case: str, tiny: Path) -> tuple[dict[str, Any], Any]:
         "states": ({"name": "TransformerTokens", "path": tiny, "layers": [1, -1]}, MIXTURE),
         "subwords": ({"name": "Subwords", "path": tiny}, ADAPTED),
         "clip": ({"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP}, "ResidualHead"),
+        "multilingual": ({"name": "OpenClipText", "tag": None}, "ResidualHead"),
         "vectors": ({"name": "Concatenated", "vectorizers": vectors}, "LinearEncoder"),
     }
     return cases[case]
@@ -74,17 +83,22 @@ def test_raw_sentences_without_torch_equal_torch(case: str, tiny: Path, tmp_path
         state = OpenClipBackbone("ViT-B-32", None, CLIP).network.state_dict()
         ref = ref | {"path": tmp_path / "clip.safetensors"}
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, ref["path"])
+    if case == "multilingual":
+        source = write_multilingual(tmp_path / "multilingual")
+        ref = ref | {"model": f"local-dir:{source}", "path": source / "open_clip_model.safetensors"}
     vectorizer = registry.build(PACKAGE, ref)
     vectorizer.fit(CAPTIONS, seed=0)
     text, embedding, onnx = (tmp_path / name for name in ("text", "embedding", "onnx"))
     for folder in (text, onnx):
         folder.mkdir()
     write_text(text, vectorizer, range(len(CAPTIONS)), CAPTIONS)
+    if case == "multilingual":
+        shutil.rmtree(source)  # a run may be moved to a machine without the folder
     store, fitted = TextStore(text), load_vectorizer(text)
     torch.manual_seed(0)
     parts = {"image_encoder": "LinearEncoder", "text_encoder": encoder}
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 12 if case == "clip" else 6, **parts},
+        {"name": "TwoBranchModel", "dim": 12 if case in ("clip", "multilingual") else 6, **parts},
         feature_dim=3,
         text_dim=store.dim,
         text_format=store.format.name,

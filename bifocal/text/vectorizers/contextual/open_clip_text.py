@@ -1,5 +1,6 @@
 """Captions as vectors of the text tower of a contrastive model."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from safetensors.torch import load_file
 
 from bifocal.serialization import load_config, save_network
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.transformer.clip_bpe import clip_tokenizer
+from bifocal.text.transformer.clip_bpe import tower_tokenizer
 from bifocal.text.transformer.tokenizer import TOKENIZER
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 TOWER = "text_tower"
 IMAGE_TOWER = "visual."
+FOLDER, DESCRIPTION = "local-dir:", "open_clip_config.json"
+"""Beginning of open_clip's name of a model in a folder, and the file there that describes it."""
 
 
 @dataclass
@@ -25,8 +28,8 @@ class OpenClipText:
 
     Radford et al., "Learning transferable visual models from natural language supervision", ICML 2021. With the
     extractor ``OpenClip`` of the same weights, the cosine with the image's projection is the zero-shot score. Needs the
-    extra ``clip``. The text holds a copy of the tower. Exported models contain the tower and need no torch, if its
-    tokenizer is CLIP's byte pair encoding; others, such as SigLIP's, need the whole library.
+    extra ``clip``. The text holds a copy of the tower, and of the files that describe a model in a folder. Exported
+    models contain the tower, and need no torch.
 
     Args:
         batch_size: captions per batch.
@@ -61,7 +64,7 @@ class OpenClipText:
         """Load the weights; the captions are not used."""
         from bifocal.backbones.state import load_library_weights, load_weights_file  # import torch, which takes seconds
 
-        self._build()
+        self._build(self.model)
         if self.path is None:
             self.weights = load_library_weights(self.backbone)
         else:
@@ -74,22 +77,27 @@ class OpenClipText:
         return EncodedCaptions([vector for batch in batches for vector in batch.float().cpu().numpy()])
 
     def save(self, directory: Path) -> None:
-        """Write the tower, the digest of the weights, and the tokenizer if it is CLIP's byte pair encoding."""
+        """Write the tower, the digest of the weights, the tokenizer, and what describes a model in a folder."""
         state = self.backbone.network.state_dict()
         tower = {name: tensor for name, tensor in state.items() if not name.startswith(IMAGE_TOWER)}
         (directory / TOWER).mkdir(exist_ok=True)
         save_network(directory / TOWER, {"weights": self.weights}, tower)
-        tokenizer = clip_tokenizer(self.backbone.tokenizer, self.backbone.context_length)
+        tokenizer = tower_tokenizer(self.backbone.tokenizer, self.backbone.context_length)
         if tokenizer is not None:
             tokenizer.save(str(directory / TOKENIZER))
+        if self.backbone.name.startswith(FOLDER):
+            shutil.copy(Path(self.backbone.name.removeprefix(FOLDER)) / DESCRIPTION, directory / TOWER)
+            if hasattr(self.backbone.tokenizer, "save_pretrained"):
+                self.backbone.tokenizer.save_pretrained(str(directory / TOWER))
 
     def load(self, directory: Path) -> None:
-        self._build()
+        # The folder of the training may be on another machine.
+        self._build(f"{FOLDER}{directory / TOWER}" if (directory / TOWER / DESCRIPTION).is_file() else self.model)
         self.weights = load_config(directory / TOWER, "text tower")["weights"]
         self.backbone.network.load_state_dict(load_file(directory / TOWER / "model.safetensors"), strict=False)
 
-    def _build(self) -> None:
+    def _build(self, model: str) -> None:
         from bifocal.backbones.open_clip import OpenClipBackbone  # imports torch, which takes seconds
 
-        self.backbone = OpenClipBackbone(self.model, self.tag, self.model_arguments)
+        self.backbone = OpenClipBackbone(model, self.tag, self.model_arguments)
         self.dim = self.backbone.dim
