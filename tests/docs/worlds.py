@@ -1,6 +1,7 @@
 """Folders in which the marked code blocks of the documentation run."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from bifocal.datasets.corpora import Scenes
+from bifocal.text.transformer.tiny import write_tiny_transformer
 from tests.docs.blocks import ROOT
 
 BIFOCAL = f"""#!/bin/sh
@@ -23,7 +25,9 @@ BACKBONE = "tf_efficientnet_lite2"
 
 
 def write_photos(folder: Path) -> None:
-    """Write ``photos`` with captions.csv, and weights of the default's backbone: random ones, of the true shapes."""
+    """Write ``photos`` with captions.csv, random weights of the default's backbone, and ``weights`` with a copy of them
+    and a small sentence encoder.
+    """
     (folder / "bin").mkdir()
     (folder / "bin" / "bifocal").write_text(BIFOCAL)
     (folder / "bin" / "bifocal").chmod(0o755)
@@ -37,6 +41,9 @@ def write_photos(folder: Path) -> None:
     pd.DataFrame(rows, columns=["image", "caption"]).to_csv(folder / "photos" / "captions.csv", index=False)
     torch.manual_seed(0)
     save_file(timm.create_model(BACKBONE).state_dict(), folder / f"{BACKBONE}.safetensors")
+    encoder = write_tiny_transformer(["a dog runs through the snow"], folder=folder / "weights" / "sentences")
+    (encoder / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+    shutil.copy(folder / f"{BACKBONE}.safetensors", folder / "weights")
 
 
 def write_run(folder: Path) -> None:
