@@ -102,12 +102,16 @@ def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: 
         "HF_HOME": str(tmp_path / "hub"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }  # fmt: skip
     run = tmp_path / "runs" / "pictures-index"
-    for arguments in (("index", pictures, "--encoder", "clip"), ("search", "a red star")):
+    copy = tmp_path / "model"
+    for arguments in (("index", pictures, "--encoder", "clip"), ("search", "a red star"), ("export", copy)):
         process = subprocess.run(
             [sys.executable, "-c", LIGHT, *map(str, arguments)],
             cwd=tmp_path, capture_output=True, text=True, check=False, env=environment,
         )  # fmt: skip
         assert process.returncode == 0, process.stderr
+    published = hub.root / encoders.NAMED["clip"]
+    for file in ("visual/model.onnx", "visual/preprocess_cfg.json", "textual/model.onnx", "textual/tokenizer.json"):
+        assert (copy / file).read_bytes() == (published / file).read_bytes()  # the layout of Immich
     sentences = ["a red star", "Two CATS, it's 3 o'clock!"]
     check_run(run, hub.root.parent / "clip", pictures, sentences)
     check_copy(run, tmp_path / "copy", browser, sentences)
