@@ -29,7 +29,7 @@ MODEL = "onnx"
     help="Folder of a collection; by default the run's collection.",
 )
 def export_command(destination: Path, folder: Path | None, name: str, collection: Path | None) -> None:
-    """Copy the model of a run to DESTINATION, or write its collection there for FiftyOne, LanceDB, pgvector or Qdrant.
+    """Copy the model of a run to DESTINATION, or write its collection there for another tool.
 
     The model is the ONNX graphs, with what turns sentences and images into their inputs, and the model card as
     README.md, which the Hugging Face hub reads.

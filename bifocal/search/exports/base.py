@@ -10,6 +10,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import META
 
 FORMATS: Mapping[str, str] = {
+    "croissant": "a Parquet table, and its description in Croissant, which mlcroissant loads",
     "fiftyone": "labels.csv of FiftyOne's CSVDataset, vectors.npy, and a program that imports both",
     "lancedb": "a Parquet table with a column of vectors, which LanceDB's create_table reads",
     "pgvector": "SQL of a table, and a CSV file that PostgreSQL's COPY reads",

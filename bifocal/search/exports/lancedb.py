@@ -10,6 +10,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import META
 from bifocal.search.exports.base import blocks
 
+TABLE = "items.parquet"
 IMPORT = """import lancedb
 import pyarrow.parquet as pq
 
@@ -20,6 +21,13 @@ print(table.search([0.0] * {dimension}).metric("cosine").limit(3).to_list())
 
 def write(collection: Collection, directory: Path) -> None:
     """Write ``items.parquet`` and ``import.py``."""
+    write_items(collection, directory / TABLE)
+    text = IMPORT.format(name=collection.model.name, dimension=collection.dimension)
+    (directory / "import.py").write_text(text, encoding="utf-8")
+
+
+def write_items(collection: Collection, target: Path) -> None:
+    """Write the items with captions, metadata and vectors as a Parquet table."""
     own = {name: f"meta_{name.removeprefix(META)}" for name in collection.items.column_names if name.startswith(META)}
     schema = pa.schema(
         [
@@ -33,7 +41,7 @@ def write(collection: Collection, directory: Path) -> None:
             ("vector", pa.list_(pa.float32(), collection.dimension)),
         ]
     )
-    with pq.ParquetWriter(directory / "items.parquet", schema) as file:
+    with pq.ParquetWriter(target, schema) as file:
         for rows, vectors in blocks(collection):
             columns = {
                 name: [row["meta"][name.removeprefix("meta_")] if name in own.values() else row[name] for row in rows]
@@ -44,5 +52,3 @@ def write(collection: Collection, directory: Path) -> None:
             flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
             arrays.append(pa.FixedSizeListArray.from_arrays(flat, collection.dimension))
             file.write_batch(pa.record_batch(arrays, schema=schema))
-    text = IMPORT.format(name=collection.model.name, dimension=collection.dimension)
-    (directory / "import.py").write_text(text, encoding="utf-8")

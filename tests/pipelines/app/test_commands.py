@@ -89,7 +89,7 @@ def test_export_writes_the_collection_for_another_tool(trained: Path, command: C
     points = json.loads((tmp_path / "points" / "points" / "00000.json").read_text())["points"]
     assert len(points) == 60
     result = command("export", tmp_path / "model", "--run", trained, "--collection", tmp_path)
-    assert "--collection needs a format of a collection: fiftyone, lancedb, pgvector, qdrant" in result.output
+    assert "needs a format of a collection: croissant, fiftyone, lancedb, pgvector, qdrant" in result.output
 
 
 def test_inspect_finds_what_is_wrong(photos: Path, command: Command, tmp_path: Path) -> None:

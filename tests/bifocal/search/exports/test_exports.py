@@ -46,6 +46,21 @@ def cosines(collection: Collection, query: int) -> list[int]:
     return np.argsort(-(vectors @ vectors[query]) / np.linalg.norm(vectors, axis=1), kind="stable").tolist()
 
 
+def test_mlcroissant_loads_the_items(collection: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    import mlcroissant  # takes a second
+
+    assert export_collection(collection, tmp_path / "export", "croissant") == ITEMS
+    dataset = mlcroissant.Dataset(jsonld=tmp_path / "export" / "croissant.json")
+    records = list(dataset.records("items"))
+    assert [record["items/item_id"].decode() for record in records] == NAMES
+    assert [text.decode() for text in records[0]["items/captions"]] == ['a "red" star', "two"]
+    assert records[0]["items/meta_year"] == 1990
+    assert records[0]["items/image"].decode().endswith(NAMES[0])
+    for record, vector in zip(records, collection.vectors[:ITEMS].astype(np.float32), strict=True):
+        np.testing.assert_allclose(np.array(record["items/vector"]), vector)
+    assert not [entry for entry in caplog.records if entry.levelname == "ERROR"]
+
+
 def test_lancedb_creates_a_table_and_searches_it(collection: Collection, tmp_path: Path) -> None:
     import lancedb  # takes a second, and one of two workers needs it
 
@@ -119,6 +134,6 @@ def test_an_export_is_complete_or_absent(collection: Collection, tmp_path: Path,
     (tmp_path / "export").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):
         export_collection(collection, tmp_path / "export", name)
-    with pytest.raises(KeyError, match="available: fiftyone, lancedb, pgvector, qdrant"):
+    with pytest.raises(KeyError, match="available: croissant, fiftyone, lancedb, pgvector, qdrant"):
         export_collection(collection, tmp_path / "other", "milvus")
     assert not (tmp_path / "other").exists()
