@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = ~captions["image_id"].duplicated()
     captions["phrases"] = captions["image_id"].map(lambda image_id: json.dumps(phrases[image_id])).where(first, "")
     captions[["image", "caption", "phrases"]].to_csv(folder / "captions.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def pictures(photos: Path, tmp_path: Path) -> Path:
+    """Ten of the photographs without captions, and a broken file."""
+    folder = tmp_path / "pictures"
+    (folder / "more").mkdir(parents=True)
+    for number, file in enumerate(sorted(photos.rglob("*.jpg"))[:10]):
+        shutil.copy(file, folder / ("more" if number % 2 else ".") / f"{number}.jpg")
+    (folder / "cut.jpg").write_bytes(file.read_bytes()[:60])
     return folder
 
 

@@ -11,6 +11,7 @@ import bifocal
 from bifocal.datasets import read_dataset
 from bifocal.search.collection.collection import Collection
 from pipelines.app.training.backbones import recognize
+from runtime.artifacts import hash_files
 from tests.pipelines.app.conftest import Command
 
 
@@ -90,6 +91,24 @@ def test_export_writes_the_collection_for_another_tool(trained: Path, command: C
     assert len(points) == 60
     result = command("export", tmp_path / "model", "--run", trained, "--collection", tmp_path)
     assert "needs a format of a collection: croissant, fiftyone, lancedb, pgvector, qdrant" in result.output
+
+
+def test_a_trained_run_indexes_another_folder_and_stays_as_it_is(
+    trained: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
+    former, target = hash_files(trained / "artifacts"), tmp_path / "index"
+    result = command("index", pictures, "--run", trained, "--folder", target)
+    assert result.exit_code == 0, result.output
+    assert "10 images can be searched: 10 new, 0 changed, 0 removed; " in result.output
+    assert "1 broken, which are left out:\n  cut.jpg: cannot be decoded" in result.output
+    assert hash_files(trained / "artifacts") == former
+    for query in ("a red star", str(pictures / "0.jpg")):
+        found = command("search", query, "--run", target, "-k", 10)
+        assert found.exit_code == 0, found.output
+        assert str(pictures / "more" / "1.jpg") in found.output
+    assert command("where", pictures / "0.jpg", "red star", "--run", target).exit_code == 0
+    # Scores of sentences are corrected as in the trained run.
+    assert (target / "artifacts" / "index" / "bias.npy").is_file()
 
 
 def test_inspect_finds_what_is_wrong(photos: Path, command: Command, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """``bifocal index``: any folder of images becomes searchable, and a second call does only what changed."""
 
-import hashlib
 import os
 import shutil
 import signal
@@ -17,6 +16,7 @@ from safetensors.torch import save_file
 
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.pixels import DecodedImage
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app.indexing import folder as indexing
@@ -24,19 +24,9 @@ from tests.pipelines.app.conftest import Command
 
 
 @pytest.fixture
-def pictures(photos: Path, tmp_path: Path) -> Path:
-    """Ten of the photographs without captions, and a broken file."""
-    folder = tmp_path / "pictures"
-    (folder / "more").mkdir(parents=True)
-    for number, file in enumerate(sorted(photos.rglob("*.jpg"))[:10]):
-        shutil.copy(file, folder / ("more" if number % 2 else ".") / f"{number}.jpg")
-    (folder / "cut.jpg").write_bytes(file.read_bytes()[:60])
-    return folder
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def run(demo: TrainedModel) -> Path:
+    """The run folder of the demo, whose encoders index: training one takes longer than all these tests."""
+    return demo.directory
 
 
 def live(folder: Path) -> list[str]:
@@ -44,29 +34,9 @@ def live(folder: Path) -> list[str]:
     return sorted(name for name, gone in zip(collection.ids, collection.deleted, strict=True) if not gone)
 
 
-def test_a_trained_run_indexes_another_folder_and_stays_as_it_is(
-    trained: Path, pictures: Path, command: Command, tmp_path: Path
-) -> None:
-    former, target = hashes(trained / "artifacts"), tmp_path / "index"
-    result = command("index", pictures, "--run", trained, "--folder", target)
-    assert result.exit_code == 0, result.output
-    assert "10 images can be searched: 10 new, 0 changed, 0 removed; " in result.output
-    assert "1 broken, which are left out:\n  cut.jpg: cannot be decoded" in result.output
-    assert hashes(trained / "artifacts") == former
-    for query in ("a red star", str(pictures / "0.jpg")):
-        found = command("search", query, "--run", target, "-k", 10)
-        assert found.exit_code == 0, found.output
-        assert str(pictures / "more" / "1.jpg") in found.output
-    assert command("where", pictures / "0.jpg", "red star", "--run", target).exit_code == 0
-    # Scores of sentences are corrected as in the trained run.
-    assert (target / "artifacts" / "index" / "bias.npy").is_file()
-
-
-def test_a_second_call_adds_changes_and_removes(
-    trained: Path, pictures: Path, command: Command, tmp_path: Path
-) -> None:
+def test_a_second_call_adds_changes_and_removes(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
     target = tmp_path / "index"
-    assert command("index", pictures, "--run", trained, "--folder", target).exit_code == 0
+    assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     again = command("index", pictures, "--folder", target)  # by the encoders of the first call
     assert "10 images can be searched: 0 new, 0 changed, 0 removed, " in again.output
     (pictures / "0.jpg").unlink()
@@ -87,7 +57,7 @@ def test_a_second_call_adds_changes_and_removes(
 
 
 def test_a_stopped_call_goes_on_after_its_last_shard(
-    trained: Path, pictures: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, pictures: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, decoded, decode = tmp_path / "index", list[int](), ImageVectors.decode
 
@@ -100,20 +70,20 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
     monkeypatch.setattr(indexing, "LEAST_SHARD", 2)
     monkeypatch.setattr(indexing, "BATCH", 1)
     monkeypatch.setattr(ImageVectors, "decode", stop_at_six)
-    result = command("index", pictures, "--run", trained, "--folder", target)
+    result = command("index", pictures, "--run", run, "--folder", target)
     assert result.exit_code == 1
     assert "Error: stopped; the same command goes on" in result.output
     before = len(decoded)
-    result = command("index", pictures, "--run", trained, "--folder", target)
+    result = command("index", pictures, "--run", run, "--folder", target)
     assert result.exit_code == 0, result.output
     assert "10 images can be searched: 10 new" in result.output
     assert len(decoded) - before <= 11 - 4  # two shards of two images were complete
 
 
-def test_a_watched_folder_is_indexed_at_each_change(trained: Path, pictures: Path, tmp_path: Path) -> None:
+def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, tmp_path: Path) -> None:
     target, image = tmp_path / "index", (pictures / "2.jpg").read_bytes()
     process = subprocess.Popen(
-        [sys.executable, "-m", "bifocal", "index", pictures, "--run", trained, "--folder", target, "--watch"],
+        [sys.executable, "-m", "bifocal", "index", pictures, "--run", run, "--folder", target, "--watch"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUNBUFFERED": "1"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
@@ -148,18 +118,18 @@ def test_a_watched_folder_is_indexed_at_each_change(trained: Path, pictures: Pat
     assert "0.jpg" not in live(target)
 
 
-def test_wrong_folders_are_refused(trained: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
     target = tmp_path / "index"
-    assert command("index", pictures, "--run", trained, "--folder", target).exit_code == 0
+    assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     cases = {
         (pictures / "more", "--folder", target): f"{target} holds the index of {pictures}: name another run folder",
-        (pictures, "--folder", trained): f"{trained} holds a trained model: name another run folder with --folder",
+        (pictures, "--folder", run): f"{run} holds a trained model: name another run folder with --folder",
         (pictures, "--folder", pictures): f"{pictures} is not a run folder, and it is not empty: name another one",
         (pictures, "--run", tmp_path, "--folder", tmp_path / "x"): f"{tmp_path} is not a run folder",
     }
     for arguments, message in cases.items():
         assert message in str(command("index", *arguments).exception)
-    result = command("index", pictures, "--run", trained, "--encoder", "small")
+    result = command("index", pictures, "--run", run, "--encoder", "small")
     assert "--run names trained encoders: leave out --encoder and --weights" in result.output
     assert "has no training to evaluate" in str(command("evaluate", "--run", target).exception)
 
