@@ -20,14 +20,18 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 # Runs in the image. A Debian package may have an epoch in its version, but no tab.
-INVENTORY = r"""
+LICENSES = Path(__file__).with_name("licenses.py").read_text(encoding="utf-8")
+INVENTORY = (
+    LICENSES
+    + r"""
 import json, subprocess
 from importlib.metadata import distributions
-python = [[d.metadata["Name"], d.version, d.metadata.get("License-Expression")] for d in distributions()]
+python = [[d.metadata["Name"], d.version, license_of(d.metadata)] for d in distributions()]
 query = ["dpkg-query", "--show", "--showformat", r"${Package}\t${Version}\t${Architecture}\n"]
 debian = [line.split("\t") for line in subprocess.check_output(query, text=True).splitlines()]
 print(json.dumps({"python": sorted(python, key=str), "debian": sorted(debian)}))
 """
+)
 
 
 def main() -> None:
