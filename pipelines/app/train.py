@@ -32,8 +32,9 @@ LEAST = 10
 )
 @click.option(
     "--encoder",
-    help="Contrastive model to train heads on: clip, siglip2, multilingual, a model of open_clip, a repository of the "
-    "Hugging Face hub, or a folder; --weights replaces the download. The better of trained and untrained is exported.",
+    help="small: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model. Others are contrastive models to train "
+    "heads on: clip, siglip2, multilingual, a model of open_clip, a repository of the Hugging Face hub, or a folder; "
+    "the better of trained and untrained is exported. --weights replaces the download.",
 )
 @click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
 @click.option(

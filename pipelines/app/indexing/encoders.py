@@ -138,7 +138,7 @@ def _small_encoders(weights: Path | None) -> Path:
     named = weights or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
     if named is not None and not named.is_dir():
         raise FileNotFoundError(f"--weights {named}: expected a folder with a backbone and a sentence encoder")
-    named = named or _download_small()
+    named = named or download_small()
 
     def export(folder: Path) -> None:
         from bifocal.export.class_sentences import export_class_sentences
@@ -149,7 +149,7 @@ def _small_encoders(weights: Path | None) -> Path:
     return _exported(sorted(named.rglob("*.safetensors")), export)
 
 
-def _download_small() -> Path:
+def download_small() -> Path:
     """Return a folder with both networks, downloaded from the hub."""
     repository = f"timm/{BACKBONE}.in1k"
     try:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from pipelines.app.indexing.encoders import download_small
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.training.backbones import (
     DEMO_WARNING,
@@ -28,10 +29,13 @@ def training_parameters(
 ) -> dict[str, Any]:
     """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
 
-    ``encoder`` names a contrastive model to train heads on; None or "small" for a backbone and a sentence encoder.
+    ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
+    the same if ``weights`` has both, else for a backbone.
     """
     contrastive = {} if encoder in (None, SMALL) else contrastive_sections(str(encoder), weights)
     networks = None if contrastive else find_networks(weights)
+    if networks is None and encoder == SMALL:
+        networks = find_networks(download_small())
     sentences = None if networks is None else networks.sentences
     name = "clip" if contrastive else "images" if sentences is None else "sentences"
     values = parameters.load(shipped_file("params.yaml"), [shipped_file(f"recipes/own/{name}.yaml")])

@@ -23,6 +23,7 @@ from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app.indexing import encoders
 from pipelines.app.training.backbones import find_networks
+from pipelines.app.training.parameters import training_parameters
 from tests.bifocal.contrastive import write_clip, write_multilingual
 from tests.bifocal.hub_server import Hub, serve_hub
 from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
@@ -159,21 +160,27 @@ def test_a_collection_without_captions_is_calibrated_by_names(
     assert RunSource(run).load().search("a zebra", k=3).relevance is not None
 
 
-def test_the_networks_of_small_are_downloaded(hub: Hub) -> None:
+def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
     backbone = hub.root / "timm" / f"{encoders.BACKBONE}.in1k"
     backbone.mkdir()
     with torch.random.fork_rng(devices=[]):
         save_file(timm.create_model(encoders.BACKBONE).state_dict(), backbone / "model.safetensors")
     write_tiny_transformer(["a photo of a dog"], folder=hub.root / encoders.SENTENCES)
-    folder = encoders._download_small()
+    folder = encoders.download_small()
     found = find_networks(folder)
     assert found is not None
     assert found.backbone.read_bytes() == (backbone / "model.safetensors").read_bytes()
     assert found.sentences is not None
     assert (found.sentences / "tokenizer.json").is_file()
     asked = len(hub.requests)
-    assert encoders._download_small() == folder
+    assert encoders.download_small() == folder
     assert len(hub.requests) == asked
+    # A training takes both.
+    values = training_parameters(str(tmp_path), None, (), (), "small")
+    assert values["extract_features"]["weights"] == {"name": "FromFile", "path": str(found.backbone)}
+    vector = values["vectorize_captions"]["vectorizer"]["vectorizers"][1]
+    assert vector == {"name": "SentenceVectors", "path": str(found.sentences)}
 
 
 def test_wrong_names_say_what_to_do(hub: Hub, pictures: Path, tmp_path: Path, command: Command) -> None:
