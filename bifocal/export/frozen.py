@@ -3,6 +3,8 @@
 A forked process then neither visits these objects in its collections nor copies their pages.
 """
 
+import atexit
 import gc
 
 gc.freeze()
+atexit.register(gc.unfreeze)  # or triton reports its objects as leaks
