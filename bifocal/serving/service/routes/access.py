@@ -30,7 +30,8 @@ class Access:
         """Raise 400, 401, 403 or 429 for a request that may not go on."""
         settings, headers = self.settings, dict(scope["headers"])
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
-        is_open = settings.open_metrics and scope["path"] == METRICS
+        probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith("/ready")
+        is_open = probe or (settings.open_metrics and scope["path"] == METRICS)
         if is_open or not scope["path"].startswith(GUARDED) or scope["method"] == "OPTIONS":
             return
         self._check_origin(headers)

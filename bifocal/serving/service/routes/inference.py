@@ -1,6 +1,6 @@
 """Routes under ``/v2``: the Open Inference Protocol of KServe, which embeds sentences and images."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from bifocal.serving.limits import chunks
 from bifocal.serving.pixels import DecodedImage
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.routes.access import INFERENCE
-from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute
+from bifocal.serving.service.routes.binary_tensors import InferenceRoute, binary_response
+from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS, FailFast
 from bifocal.serving.service.served_model import ServedModel
 
 MODEL = "bifocal"
@@ -60,8 +61,16 @@ class Live:
 
 @dataclass
 class Ready:
+    """Whether the service has a model."""
+
+    ready: bool
+
+
+@dataclass
+class ModelReady:
     """Whether the model is loaded."""
 
+    name: str
     ready: bool
 
 
@@ -84,7 +93,9 @@ class InferenceInput:
 
 @dataclass(kw_only=True)
 class InferenceRequest:
-    """Request of the protocol with one input; other keys, such as parameters, are ignored."""
+    """Request of the protocol with one input; other keys are ignored."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     id: str | None = None
     inputs: Annotated[list[InferenceInput], MinLen(1), FailFast()]
@@ -113,7 +124,11 @@ class InferenceResponse:
 
 def inference_router(handlers: Handlers) -> APIRouter:
     """Return the routes; probes of health need no key."""
-    router = APIRouter(prefix=INFERENCE, route_class=JSONRoute)
+
+    class Route(InferenceRoute):
+        rows = handlers.settings.limits.rows
+
+    router = APIRouter(prefix=INFERENCE, route_class=Route)
 
     @router.get("/health/live")
     async def live() -> Live:
@@ -126,20 +141,24 @@ def inference_router(handlers: Handlers) -> APIRouter:
         handlers.generation()
         return Ready(True)
 
-    def served(model: str) -> ServedModel:
+    def served(model: str, version: str | None = None) -> ServedModel:
         if model != MODEL:
             raise HTTPException(404, f"there is no such model; this service has {MODEL}")
-        return handlers.generation().served
+        found = handlers.generation().served
+        if version not in (None, found.version.model_hash):
+            raise HTTPException(404, f"there is no such version; this service has {found.version.model_hash}")
+        return found
 
     @router.get("")
     async def server() -> ServerMetadata:
         """Return name and version of the server."""
-        return ServerMetadata(MODEL, "1", [])
+        return ServerMetadata(MODEL, "1", ["binary_tensor_data"])
 
     @router.get("/models/{model}")
-    async def metadata(model: str) -> ModelMetadata:
+    @router.get("/models/{model}/versions/{version}")
+    async def metadata(model: str, version: str | None = None) -> ModelMetadata:
         """Return inputs and outputs of the model."""
-        found = served(model)
+        found = served(model, version)
         names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
         inputs = [Tensor(name, "BYTES", [-1]) for name in names]
         output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
@@ -150,15 +169,17 @@ def inference_router(handlers: Handlers) -> APIRouter:
         return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits)
 
     @router.get("/models/{model}/ready")
-    async def model_ready(model: str) -> Ready:
+    @router.get("/models/{model}/versions/{version}/ready")
+    async def model_ready(model: str, version: str | None = None) -> ModelReady:
         """Return 200 once the model is loaded, else 503."""
-        served(model)
-        return Ready(True)
+        served(model, version)
+        return ModelReady(MODEL, True)
 
-    @router.post("/models/{model}/infer")
-    async def infer(model: str, body: InferenceRequest) -> InferenceResponse:
+    @router.post("/models/{model}/infer", response_model_exclude_none=True)
+    @router.post("/models/{model}/versions/{version}/infer", response_model_exclude_none=True)
+    async def infer(model: str, body: InferenceRequest, version: str | None = None) -> InferenceResponse:
         """Return the embeddings of sentences, or of image files in base64."""
-        found = served(model)
+        found, binary = served(model, version), _is_binary(body)
         strings, limits = _strings(body), handlers.settings.limits
         await handlers.run(limits.check_rows, len(strings))
         if body.inputs[0].name == TEXT:
@@ -177,8 +198,13 @@ def inference_router(handlers: Handlers) -> APIRouter:
                     pixels.append(decoded.pixels)
                 parts.append(await handlers.run(found.embedder.embed_pixels, pixels))
         vectors = np.concatenate(parts).astype(np.float32)
-        output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", vectors.ravel().tolist())
-        return InferenceResponse(MODEL, found.version.model_hash, body.id, [output])
+        data = [] if binary else vectors.ravel().tolist()
+        output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", data)
+        answer = InferenceResponse(MODEL, found.version.model_hash, body.id, [output])
+        if binary:
+            given = {key: value for key, value in asdict(answer).items() if value is not None}
+            return binary_response(given, vectors)  # type: ignore[return-value]
+        return answer
 
     return router
 
@@ -189,6 +215,16 @@ async def _decode(handlers: Handlers, served: ServedModel, row: int, string: str
         return await handlers.runner.decode(served, file)
     except HTTPException as error:
         raise HTTPException(error.status_code, f"row {row}: {error.detail}") from error
+
+
+def _is_binary(body: InferenceRequest) -> bool:
+    """Return whether the client asks for a binary output; raise 400 for an unknown output."""
+    for output in body.outputs:
+        if output.get("name") != OUTPUT:
+            raise HTTPException(400, f"there is no output {output.get('name')!r}; this model has {OUTPUT}")
+    everywhere = body.parameters.get("binary_data_output", False)
+    wanted = [(output.get("parameters") or {}).get("binary_data", everywhere) for output in body.outputs]
+    return bool(wanted[0] if wanted else everywhere)
 
 
 def _strings(body: InferenceRequest) -> list[str]:

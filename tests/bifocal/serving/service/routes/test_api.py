@@ -132,7 +132,9 @@ def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
         "click",
         "comparison",
     }
-    inference = {"", "/health/live", "/health/ready", *(f"/models/{{model}}{end}" for end in ("", "/ready", "/infer"))}
+    models = [f"/models/{{model}}{version}" for version in ("", "/versions/{version}")]
+    inference = {"", "/health/live", "/health/ready"}
+    inference |= {f"{model}{end}" for model in models for end in ("", "/ready", "/infer")}
     others = {"/healthz", "/readyz", "/metrics", *(f"/v2{path}" for path in inference)}
     assert {f"/api/v1/{path}" for path in paths} | others == set(document["paths"])
     for path, methods in document["paths"].items():

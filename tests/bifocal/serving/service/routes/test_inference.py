@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 import threading
 import time
 from pathlib import Path
@@ -28,7 +29,8 @@ def given(name: str, data: list[Any], shape: list[int] | None = None, datatype: 
 def test_health_and_metadata(server: Server) -> None:
     assert json.loads(server.get("/v2/health/live")[1]) == {"live": True}
     assert json.loads(server.get("/v2/health/ready")[1]) == {"ready": True}
-    assert json.loads(server.get("/v2/models/bifocal/ready")[1]) == {"ready": True}
+    ready = {"name": "bifocal", "ready": True}
+    assert json.loads(server.get("/v2/models/bifocal/ready")[1]) == ready
     assert json.loads(server.get("/v2")[1])["name"] == "bifocal"
     information = json.loads(server.get("/api/v1/info")[1])
     assert json.loads(server.get("/v2/models/bifocal")[1]) == {
@@ -39,6 +41,10 @@ def test_health_and_metadata(server: Server) -> None:
             "max_elements": 20_000, "max_depth": 16, "max_rows": 4096, "max_body_bytes": 20_000_000,
         },
     }  # fmt: skip
+    version = f"/v2/models/bifocal/versions/{information['model_hash']}"
+    assert server.get(version)[1] == server.get("/v2/models/bifocal")[1]
+    assert json.loads(server.get(f"{version}/ready")[1]) == ready
+    assert server.get("/v2/models/bifocal/versions/1")[0] == 404
     assert server.get("/v2/models/other")[0] == server.get("/v2/models/other/ready")[0] == 404
 
 
@@ -117,3 +123,57 @@ PIECES = [
     (b"1,", b"1"), (b"[],", b"[]"), (b"[1],", b"[1]"), (b'{"a":0},', b"0"), (b'"",', b"0"), (b"[", b""),
     (b'"\\\\",', b"0"), (b'"a\\"b",', b"0"), (b'\\"', b""), (b'"', b""),
 ]  # fmt: skip
+
+
+def binary(strings: list[bytes], outputs: list[dict[str, Any]], name: str = "text") -> tuple[bytes, dict[str, str]]:
+    """Return body and headers of a request with one binary input."""
+    data = b"".join(struct.pack("<I", len(string)) + string for string in strings)
+    shaped = {"name": name, "shape": [len(strings)], "datatype": "BYTES", "parameters": {"binary_data_size": len(data)}}
+    head = json.dumps({"inputs": [shaped], "outputs": outputs}).encode()
+    return head + data, {"Inference-Header-Content-Length": str(len(head))}
+
+
+def test_binary_tensors_and_bodies_without_a_type_are_read(server: Server, demo: TrainedModel) -> None:
+    texts = ["a red star", "two blue circles"]
+    expected = demo.encode_text(texts)
+    wanted = {"name": "embedding", "parameters": {"binary_data": True}}
+    body, headers = binary([text.encode() for text in texts], [wanted])
+    status, answer, found = server.request("POST", INFER, body, headers)
+    assert status == 200, answer
+    length = int(found.headers["inference-header-content-length"])
+    (output,) = json.loads(answer[:length])["outputs"]
+    assert (output["shape"], output["parameters"]) == ([2, 192], {"binary_data_size": 2 * 192 * 4})
+    vectors = np.frombuffer(answer[length:], "<f4").reshape(output["shape"])
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    status, answer, _ = server.request("POST", INFER, json.dumps({"inputs": [given("text", texts)]}).encode(), {})
+    assert status == 200, answer
+    content = json.loads(answer)
+    assert "id" not in content
+    np.testing.assert_allclose(np.reshape(content["outputs"][0]["data"], (2, 192)), expected, atol=1e-5)
+
+
+def test_wrong_binary_bodies_and_unknown_outputs_are_answered_with_400(server: Server) -> None:
+    body, headers = binary([b"a star"], [])
+    (key,) = headers
+    wrong = [
+        (body + b"x", headers), (body[:-1], headers), (body, {key: "-1"}), (body, {key: "999999"}),
+        (b"[1]", {key: "3"}), binary([b"\xff\xfe"], []), binary([b"a star"], [{"name": "another"}]),
+    ]  # fmt: skip
+    for content, given_headers in wrong:
+        status, answer, _ = server.request("POST", INFER, content, given_headers)
+        assert status == 400, answer
+
+
+def test_a_client_of_triton_gets_the_embeddings(server: Server, demo: TrainedModel) -> None:
+    http = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
+    client = http.InferenceServerClient(f"127.0.0.1:{server.port}")
+    assert client.is_server_live()
+    assert client.is_model_ready("bifocal")
+    texts = np.array(["a red star", "two blue circles"], object)
+    for is_binary in (True, False):
+        sent = http.InferInput("text", [2], "BYTES")
+        sent.set_data_from_numpy(texts, binary_data=is_binary)
+        wanted = [http.InferRequestedOutput("embedding", binary_data=is_binary)]
+        for outputs in (wanted, None):
+            found = client.infer("bifocal", [sent], outputs=outputs).as_numpy("embedding")
+            np.testing.assert_allclose(found, demo.encode_text(texts.tolist()), atol=1e-5)
