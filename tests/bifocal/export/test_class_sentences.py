@@ -25,13 +25,13 @@ SIZE = 96
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ClassMixture]:
+def exported(graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ClassMixture]:
     """A folder with a head of three classes, and its encoders in ``onnx``."""
     folder = tmp_path_factory.mktemp("exported")
     texts = [name for names in NAMES for name in names] + DEFINITIONS
     encoder = write_tiny_transformer(texts, folder=folder / "encoder")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(graph_cache))
         head, _ = write_head(folder, path=encoder)
     export_class_sentences(folder / "head", folder / "onnx", SIZE)
     return folder, head

@@ -26,11 +26,11 @@ from tests.bifocal.pointing_heads import PADDED, describe, write_head
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a folder with a pointing head, its classes and the weights of its backbone."""
     made = tmp_path_factory.mktemp("head")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(made / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(graph_cache))
         write_head(made)
         yield made
 

@@ -22,11 +22,11 @@ from tests.bifocal.serving.runs import write_run
 
 
 @pytest.fixture(scope="module")
-def run(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(demo: TrainedModel, graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the run folder of the demo with a pointing head that finds nothing probable."""
     folder = tmp_path_factory.mktemp("pointer")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(graph_cache))
         write_head(folder, threshold=1.0, slope=0.1, offset=0.0)
     write_run(demo, folder / "run")
     before = model_hash(folder / "run" / ONNX)

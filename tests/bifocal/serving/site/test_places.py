@@ -50,14 +50,18 @@ class Copy:
 
 @pytest.fixture(scope="module", params=["sentences", "words"])
 def copy(
-    request: pytest.FixtureRequest, demo: TrainedModel, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    demo: TrainedModel,
+    browser: Browser,
+    graph_cache: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Copy]:
     """The copy of a run with a pointing head that compares phrases by a sentence encoder, or by words."""
     folder = tmp_path_factory.mktemp("places")
     texts = [name for names in NAMES for name in names] + DEFINITIONS
     path = write_tiny_transformer(texts, folder=folder / "encoder") if request.param == "sentences" else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(graph_cache))
         write_head(folder, path=path, slope=40.0, offset=44.0, threshold=0.5)
     write_run(demo, folder / "run")
     shutil.copytree(folder / "head", folder / "run" / ONNX / FOLDER)
