@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -45,6 +45,10 @@ rehearse-schedule: setup
 faults: setup
 	pytest --numprocesses 0 tests/rehearsals/train_distributed.py
 	python -m tests.rehearsals.faults
+
+# Hostile requests to a served demo, with probes beside them; writes the table of docs/reliability.md. 'make test' has a short form.
+attack: setup
+	python -m tests.rehearsals.attack
 
 # The images serve and cpu in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup

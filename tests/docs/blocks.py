@@ -15,7 +15,7 @@ MARK = re.compile(r"^<!-- (test|file): (\S+) -->$")
 FENCE = re.compile(r"^(\s*)```(\w*)$")
 PROGRAMS = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?"
-    r"(?:bifocal|chgrp|containers/[a-z.]+|curl|deploy/[a-z/0-9.]+|dvc|export|git|kubectl|make|mlflow|pip|podman|pre-commit|pytest|python3?"
+    r"(?:bifocal|chgrp|containers/[a-z.]+|curl|deploy/[a-z/0-9.]+|dvc|export|git|kubectl|make|mlflow|pip|podman|pre-commit|promtool|pytest|python3?"
     r"|torchrun|uv|xdg-open)(?: |$)"
 )
 """Beginning of a command in a block without a language."""

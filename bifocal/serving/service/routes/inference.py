@@ -114,12 +114,12 @@ class InferenceOutput:
 
 @dataclass
 class InferenceResponse:
-    """Answer of the protocol."""
+    """Answer of the protocol; ``id`` is the one of the request, if it has one."""
 
     model_name: str
     model_version: str
-    id: str | None
     outputs: list[InferenceOutput]
+    id: str | None = None
 
 
 def inference_router(handlers: Handlers) -> APIRouter:
@@ -155,10 +155,16 @@ def inference_router(handlers: Handlers) -> APIRouter:
         return ServerMetadata(MODEL, "1", ["binary_tensor_data"])
 
     @router.get("/models/{model}")
-    @router.get("/models/{model}/versions/{version}")
-    async def metadata(model: str, version: str | None = None) -> ModelMetadata:
+    async def metadata(model: str) -> ModelMetadata:
         """Return inputs and outputs of the model."""
-        found = served(model, version)
+        return described(served(model))
+
+    @router.get("/models/{model}/versions/{version}")
+    async def metadata_of_version(model: str, version: str) -> ModelMetadata:
+        """Return inputs and outputs of a version."""
+        return described(served(model, version))
+
+    def described(found: ServedModel) -> ModelMetadata:
         names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
         inputs = [Tensor(name, "BYTES", [-1]) for name in names]
         output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
@@ -169,17 +175,29 @@ def inference_router(handlers: Handlers) -> APIRouter:
         return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits)
 
     @router.get("/models/{model}/ready")
-    @router.get("/models/{model}/versions/{version}/ready")
-    async def model_ready(model: str, version: str | None = None) -> ModelReady:
+    async def model_ready(model: str) -> ModelReady:
         """Return 200 once the model is loaded, else 503."""
+        served(model)
+        return ModelReady(MODEL, True)
+
+    @router.get("/models/{model}/versions/{version}/ready")
+    async def version_ready(model: str, version: str) -> ModelReady:
+        """Return 200 if this version is loaded."""
         served(model, version)
         return ModelReady(MODEL, True)
 
     @router.post("/models/{model}/infer", response_model_exclude_none=True)
-    @router.post("/models/{model}/versions/{version}/infer", response_model_exclude_none=True)
-    async def infer(model: str, body: InferenceRequest, version: str | None = None) -> InferenceResponse:
+    async def infer(model: str, body: InferenceRequest) -> InferenceResponse:
         """Return the embeddings of sentences, or of image files in base64."""
-        found, binary = served(model, version), _is_binary(body)
+        return await embeddings(served(model), body)
+
+    @router.post("/models/{model}/versions/{version}/infer", response_model_exclude_none=True)
+    async def infer_by_version(model: str, version: str, body: InferenceRequest) -> InferenceResponse:
+        """Return the embeddings by a version."""
+        return await embeddings(served(model, version), body)
+
+    async def embeddings(found: ServedModel, body: InferenceRequest) -> InferenceResponse:
+        binary = _is_binary(body)
         strings, limits = _strings(body), handlers.settings.limits
         await handlers.run(limits.check_rows, len(strings))
         if body.inputs[0].name == TEXT:
@@ -200,7 +218,7 @@ def inference_router(handlers: Handlers) -> APIRouter:
         vectors = np.concatenate(parts).astype(np.float32)
         data = [] if binary else vectors.ravel().tolist()
         output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", data)
-        answer = InferenceResponse(MODEL, found.version.model_hash, body.id, [output])
+        answer = InferenceResponse(MODEL, found.version.model_hash, [output], body.id)
         if binary:
             given = {key: value for key, value in asdict(answer).items() if value is not None}
             return binary_response(given, vectors)  # type: ignore[return-value]
