@@ -6,6 +6,8 @@ from typing import Any
 
 HEADER_SECONDS = 10.0
 WAITING, WAITING_OF_ADDRESS = 512, 64
+LAST_SECONDS = 0.25
+"""Time for the header of a connection that is to be closed for a new one: it may be on its way."""
 
 
 def limit_connections(
@@ -27,6 +29,7 @@ def limit_connections(
     class LimitedProtocol(protocol):  # type: ignore[misc] # the base is known when the server starts
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
+            self.ending: asyncio.TimerHandle | None = None
             self.address = str((transport.get_extra_info("peername") or ("",))[0])
             self.wait()
 
@@ -45,20 +48,27 @@ def limit_connections(
             return self.cycle is not None and not self.cycle.response_complete
 
         def wait(self) -> None:
-            if self in timers or self.transport.is_closing():
+            if self in timers or self.ending is not None or self.transport.is_closing():
                 return
             mine = addresses[self.address]
             for others, most in ((mine, of_address), (timers, waiting)):
                 if len(others) >= most:
-                    next(iter(others)).close()
+                    next(iter(others)).end()
             timers[self] = asyncio.get_running_loop().call_later(seconds, self.close)
             addresses[self.address][self] = None
+
+        def end(self) -> None:
+            self.forget()
+            self.ending = asyncio.get_running_loop().call_later(LAST_SECONDS, self.close)
 
         def close(self) -> None:
             self.forget()
             self.transport.abort()
 
         def forget(self) -> None:
+            if self.ending is not None:
+                self.ending.cancel()
+                self.ending = None
             if (timer := timers.pop(self, None)) is not None:
                 timer.cancel()
                 addresses[self.address].pop(self, None)

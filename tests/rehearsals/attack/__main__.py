@@ -2,8 +2,9 @@
 
 python -m tests.rehearsals.attack
 
-Beside each attack, /healthz is asked every 50 ms and a search every 200 ms. An error ends the run: a probe without an
-answer, an answer 500, a process that ended, more than 2 GiB, a secret in an answer or the log, a file outside.
+Each attack is repeated for five seconds. Beside it, /healthz is asked every 50 ms and a search every 200 ms. An error
+ends the run: a probe without an answer, an answer 500, a process that ended, more than 2 GiB, a secret in an answer or
+the log, a file outside.
 """
 
 import os
@@ -22,11 +23,12 @@ import numpy as np
 
 from tests.bifocal.serving.server import JSON, Server
 from tests.mlflow_server import free_port
-from tests.rehearsals.attack.inputs import Statuses, attacks
+from tests.rehearsals.attack.inputs import Statuses, attacks, prepare
 
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 BEGIN, END = "<!-- attacks: written by python -m tests.rehearsals.attack -->", "<!-- end of the attacks -->"
 MOST_MEMORY = 2 * 2**30
+SECONDS = 5
 SEARCHED = b'{"text": "a red star on sand"}'
 COLUMNS = ("attack", "answers", "/healthz, slowest", "search, 99 %", "memory, most")
 
@@ -93,9 +95,11 @@ def memory_of(server: Server) -> int:
 
 
 def attack(server: Server, name: str) -> tuple[str, ...]:
-    """Run one attack beside probes; return the row of the table."""
+    """Repeat one attack for some seconds beside probes; return the row of the table."""
+    statuses, end = Statuses(), time.monotonic() + SECONDS
     with Watch(server) as watch:
-        statuses: Statuses = attacks()[name](server)
+        while not statuses or time.monotonic() < end:
+            statuses += attacks()[name](server)
     problems = [*watch.failed, *(["an answer 500"] if 500 in statuses else [])]
     if server.process is None or server.process.poll() is not None:
         problems.append("the process has ended")
@@ -162,10 +166,12 @@ def main() -> None:
         folder = Path(name)
         run = folder / "demo"
         subprocess.run([sys.executable, "-m", "bifocal", "demo", "--folder", str(run)], check=True, capture_output=True)
-        server = Server(free_port(), folder / "log.jsonl", "--run", run, "--decoders", 1)
+        deletions = folder / "deleted.jsonl"
+        server = Server(free_port(), folder / "log.jsonl", "--run", run, "--decoders", 1, "--deletions", deletions)
         server.start()
         try:
             server.wait_until_ready()
+            prepare()
             rows = [attack(server, name) for name in attacks()]
             wait_for_results(server)
         finally:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from http.client import HTTPException
 from io import BytesIO
 from urllib.parse import quote
@@ -42,6 +42,12 @@ def attacks() -> dict[str, Callable[[Server], Statuses]]:
     }
 
 
+def prepare() -> None:
+    """Make the large bodies: while this process does so, it sends no probe."""
+    wrong_values()
+    slow_images()
+
+
 def send_all(server: Server, requests: Iterator[tuple[str, str, bytes, dict[str, str]]]) -> Statuses:
     """Send requests at once; count the statuses, and the connections that ended without an answer."""
 
@@ -57,10 +63,15 @@ def send_all(server: Server, requests: Iterator[tuple[str, str, bytes, dict[str,
         return Counter(threads.map(send, requests))
 
 
-def send_values(server: Server) -> Statuses:
+@cache
+def wrong_values() -> list[bytes]:
     tensor = {"name": "text", "shape": [1], "datatype": "BYTES"}
-    bodies = [json.dumps({"inputs": [{**tensor, "data": [0] * count}]}) for count in (700_000, 2_000_000, 6_300_000)]
-    return send_all(server, (("POST", INFER, body.encode(), JSON) for body in bodies * 2))
+    counts = (700_000, 2_000_000, 6_300_000)
+    return [json.dumps({"inputs": [{**tensor, "data": [0] * count}]}).encode() for count in counts]
+
+
+def send_values(server: Server) -> Statuses:
+    return send_all(server, (("POST", INFER, body, JSON) for body in wrong_values() * 2))
 
 
 def send_nested(server: Server) -> Statuses:
@@ -90,7 +101,8 @@ def send_headers_of_images(server: Server) -> Statuses:
     return send_all(server, (upload(png(*size)) for size in sizes for _ in range(8)))
 
 
-def send_slow_images(server: Server) -> Statuses:
+@cache
+def slow_images() -> list[tuple[bytes, str]]:
     noise = np.random.default_rng(0).integers(0, 2, (3000, 4000), np.uint8) * 255
     jpeg, bmp, gif = BytesIO(), BytesIO(), BytesIO()
     Image.fromarray(noise).save(jpeg, "JPEG", progressive=True, quality=30)
@@ -100,8 +112,11 @@ def send_slow_images(server: Server) -> Statuses:
     bmp.write(struct.pack("<IiiHHIIiiII", 40, 3000, 3000, 1, 8, 1, len(body), 0, 0, 256, 0) + b"\0" * 1024 + body)
     frames = [Image.new("P", (300, 300), index % 255) for index in range(900)]
     frames[0].save(gif, "GIF", save_all=True, append_images=frames[1:])
-    files = ((many_scans(jpeg.getvalue()), "image/jpeg"), (bmp.getvalue(), "image/bmp"), (gif.getvalue(), "image/gif"))
-    return send_all(server, (upload(content, kind) for _ in range(3) for content, kind in files))
+    return [(many_scans(jpeg.getvalue()), "image/jpeg"), (bmp.getvalue(), "image/bmp"), (gif.getvalue(), "image/gif")]
+
+
+def send_slow_images(server: Server) -> Statuses:
+    return send_all(server, (upload(content, kind) for _ in range(3) for content, kind in slow_images()))
 
 
 def many_scans(jpeg: bytes, most: int = 99) -> bytes:

@@ -77,3 +77,14 @@ def test_the_oldest_waiting_connections_make_room() -> None:
         assert states == [True] * 9 + [False] * 3  # a connection waited while it was answered
 
     asyncio.run(serve(test, of_address=4))
+
+
+def test_a_header_that_is_on_its_way_is_answered() -> None:
+    async def test(connect: Callable[[bytes], Awaitable[Streams]]) -> None:
+        first = await connect(HALF)
+        others = [await connect(HALF) for _ in range(8)]
+        first[1].write(b"1\r\n\r\n")
+        assert (await first[0].readuntil(b"alive")).startswith(b"HTTP/1.1 200")
+        assert await closed(others[0], 20)
+
+    asyncio.run(serve(test, of_address=4))
