@@ -58,6 +58,7 @@ TEST, VAL = 120, 12
 POLICY = load_promotion().model_copy(
     update={
         "min_images": TEST,
+        "looks": 4,
         "floors": {"recall_sum": 1.0},
         "max_drops": {"image_retrieval.R@1": 4.0},
         "max_near_duplicates": 1.0,
@@ -214,7 +215,7 @@ def test_weeks_of_the_flows(weeks: Weeks, tmp_path: Path) -> None:
     assert "crossed" in found
 
     # A larger corpus. The run is killed while it trains, and started again.
-    upload_scenes(tmp_path / "larger", train=240, val=VAL, test=TEST)
+    upload_scenes(tmp_path / "larger", train=600, val=VAL, test=TEST)
     weeks.kill("retrain", "train-embedding")
     assert weeks.registry() == (1, 1, second)
     states = weeks.run("retrain")
@@ -227,7 +228,7 @@ def test_weeks_of_the_flows(weeks: Weeks, tmp_path: Path) -> None:
     assert (versions, champion) == (2, 2)
 
     # Enough new images, but no better model: refused, and nothing is embedded.
-    upload_scenes(tmp_path / "few", train=270, val=VAL, test=TEST)
+    upload_scenes(tmp_path / "few", train=680, val=VAL, test=TEST)
     states = weeks.run("retrain")
     assert "train_embedding" in ran(states)
     assert not weeks.is_accepted()
