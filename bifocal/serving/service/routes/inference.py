@@ -1,10 +1,8 @@
 """Routes under ``/v2``: the Open Inference Protocol of KServe, which embeds sentences and images."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from dataclasses import asdict
 
 import numpy as np
-from annotated_types import Ge, MaxLen, MinLen
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
@@ -13,113 +11,24 @@ from bifocal.serving.pixels import DecodedImage
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.routes.access import INFERENCE
 from bifocal.serving.service.routes.binary_tensors import InferenceRoute, binary_response
-from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS, FailFast
+from bifocal.serving.service.routes.inference_messages import (
+    InferenceOutput,
+    InferenceRequest,
+    InferenceResponse,
+    Live,
+    ModelMetadata,
+    ModelReady,
+    Ready,
+    ServerMetadata,
+    Tensor,
+)
+from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS
 from bifocal.serving.service.served_model import ServedModel
 
 MODEL = "bifocal"
 TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
 SENTENCES, IMAGES = 64, 8
 """Sentences and image files that are embedded at once."""
-
-
-@dataclass
-class Tensor:
-    """Description of an input or output; -1 is any size."""
-
-    name: str
-    datatype: str
-    shape: list[int]
-
-
-@dataclass
-class ServerMetadata:
-    """Name and version of the API."""
-
-    name: str
-    version: str
-    extensions: list[str]
-
-
-@dataclass
-class ModelMetadata:
-    """Inputs and outputs of the model; a version is the SHA-256 of the exported model."""
-
-    name: str
-    versions: list[str]
-    platform: str
-    inputs: list[Tensor]
-    outputs: list[Tensor]
-    parameters: dict[str, int]  # limits of a request; 0 means no limit
-
-
-@dataclass
-class Live:
-    """Whether the process answers."""
-
-    live: bool
-
-
-@dataclass
-class Ready:
-    """Whether the service has a model."""
-
-    ready: bool
-
-
-@dataclass
-class ModelReady:
-    """Whether the model is loaded."""
-
-    name: str
-    ready: bool
-
-
-@dataclass(kw_only=True)
-class InferenceInput:
-    """Sentences, or image files in base64.
-
-    Attributes:
-        name: "text" or "image".
-        shape: [n] or [n, 1].
-        datatype: "BYTES".
-        data: n strings; of shape [n, 1], also n lists of one string.
-    """
-
-    name: str
-    shape: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), MaxLen(2)]
-    datatype: str
-    data: Annotated[list[str], FailFast()] | Annotated[list[Annotated[list[str], FailFast()]], FailFast()]
-
-
-@dataclass(kw_only=True)
-class InferenceRequest:
-    """Request of the protocol with one input; other keys are ignored."""
-
-    parameters: dict[str, Any] = field(default_factory=dict)
-
-    id: str | None = None
-    inputs: Annotated[list[InferenceInput], MinLen(1), FailFast()]
-    outputs: Annotated[list[dict[str, Any]], FailFast()] = field(default_factory=list)
-
-
-@dataclass
-class InferenceOutput:
-    """Embeddings (n, d), row by row."""
-
-    name: str
-    shape: list[int]
-    datatype: str
-    data: list[float]
-
-
-@dataclass
-class InferenceResponse:
-    """Answer of the protocol; ``id`` is the one of the request, if it has one."""
-
-    model_name: str
-    model_version: str
-    outputs: list[InferenceOutput]
-    id: str | None = None
 
 
 def inference_router(handlers: Handlers) -> APIRouter:
