@@ -1,5 +1,6 @@
 """Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected faults."""
 
+import atexit
 import gc
 import shutil
 import socketserver
@@ -25,6 +26,8 @@ from warm_python.start import warm_python as start_warm_python
 if TYPE_CHECKING:
     from bifocal.search.trained_model import TrainedModel
 
+gc.disable()  # until the tests are collected: imports and items live to the end, and a collection finds nothing
+
 # The two workers of 'make test' share two cores.
 torch.set_num_threads(1)
 
@@ -40,11 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the long files first, so that both workers end with short ones, at the same time."""
     items.sort(key=lambda item: not any(folder in item.path.as_posix() for folder in LONG))
     gc.freeze()  # or else each full collection visits a million objects of imported packages
-
-
-def pytest_unconfigure() -> None:
-    """Let libraries release their frozen objects: some print what is left at the exit."""
-    gc.unfreeze()
+    gc.enable()
+    # Some libraries print what is left at the exit. Not earlier: the end of a session collects five times.
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from components.register_model.spec import RegisterModelParams
 from runtime.artifacts import write_json
-from runtime.mlflow import register_exported
+from runtime.mlflow.exported import register_exported
 
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
 QUANTIZATION = "quantization.json"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from components.register_ranking_head.spec import RegisterRankingHeadParams
 from runtime.artifacts import write_json
-from runtime.mlflow import register_exported
+from runtime.mlflow.exported import register_exported
 
 
 def run(

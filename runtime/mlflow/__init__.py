@@ -14,7 +14,6 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 os.environ.setdefault("MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT", "600")
 
 import runtime.mlflow.artifact_requests
-from runtime.mlflow.exported import register_exported
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
 from runtime.mlflow.promotion.aliases import alias_lock, make_champion, move_alias, roll_back
 from runtime.mlflow.promotion.journal import VETO, log_online_decision, log_promotion, read_looks, withdraw

@@ -20,7 +20,10 @@ from tests.rehearsals.faults.rows import Row, rows
 
 FOLDER = Path(__file__).parent
 FILES = {
-    **{name: FOLDER / f"{name}.py" for name in ("kills", "disks", "test_files", "test_machine", "test_servers")},
+    **{
+        name: FOLDER / f"{name}.py"
+        for name in ("kills", "disks", "test_files", "test_machine", "test_pods", "test_servers")
+    },
     "test_disk_full": ROOT / "tests" / "components" / "test_disk_full.py",
 }
 RESULTS, PAGE = FOLDER / "results.json", ROOT / "docs" / "reliability.md"
