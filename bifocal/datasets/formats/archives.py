@@ -1,10 +1,13 @@
 """Unpack zip files, and tar shards as WebDataset has them; nothing is written outside the folder."""
 
+import errno
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, cast
 
@@ -14,6 +17,7 @@ MAX_MEMBER = 512 * 2**20
 """Bytes of one unpacked file."""
 MAX_RATIO = 200
 """Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
+DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
 SLACK = 64 * 2**20
 """Unpacked bytes that are always allowed; above them, MAX_RATIO is the limit."""
 
@@ -49,7 +53,9 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             target.parent.mkdir(parents=True, exist_ok=True)
             with content, target.open("wb") as file:
                 _copy(content, file, member)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (*DAMAGES, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # of the disk, not of the archive
+            raise
         raise ValueError(f"{archive} is damaged or not an archive: {error}; pack it again") from error
     return rejected
 

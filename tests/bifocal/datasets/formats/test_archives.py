@@ -1,5 +1,6 @@
 """Archives write nothing outside their folder, and a broken or hostile archive is an error or a listed entry."""
 
+import random
 import tarfile
 import zipfile
 from pathlib import Path
@@ -40,6 +41,24 @@ def test_a_tar_that_is_cut_anywhere_is_damaged(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "cut.tgz", "w:gz") as tar:
         add(tar, "0.jpg", b"first")
     assert unpack(tmp_path / "cut.tgz", tmp_path / "gz") == []
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_changed_bits_of_a_zip_are_one_error_that_names_it(compression: int, tmp_path: Path) -> None:
+    archive, bits, errors = tmp_path / "changed.zip", random.Random(0), list[str]()
+    with zipfile.ZipFile(archive, "w", compression) as packed:
+        packed.writestr("0.txt", " ".join(bits.choice(["a dog", "the snow", "a red car", "runs"]) for _ in range(400)))
+    whole = archive.read_bytes()
+    for trial in range(40):
+        content = bytearray(whole)
+        content[bits.randrange(len(content))] ^= 1 << bits.randrange(8)
+        archive.write_bytes(content)
+        try:
+            unpack(archive, tmp_path / str(trial))
+        except ValueError as error:
+            errors.append(str(error))
+    assert len(errors) > 20
+    assert all("changed.zip is damaged or not an archive" in error for error in errors)
 
 
 def test_members_without_a_name_are_listed(tmp_path: Path) -> None:
