@@ -44,9 +44,9 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
         found = HfApi().verify_repo_checksums(repository, revision=folder.name)
     except Exception as error:  # the library raises classes of three packages
         first = f"{type(error).__name__}: {error}".splitlines()[0]
-        reason = f"{urlsplit(constants.ENDPOINT).netloc} cannot be reached" if offline else first
+        reason = f"{urlsplit(_address()).netloc} cannot be reached" if offline else first
         raise FileNotFoundError(
-            f"{repository} cannot be downloaded ({reason}): {constants.ENDPOINT}/{repository}/tree/main has the files"
+            f"{repository} cannot be downloaded ({reason}): {_address()}/{repository}/tree/main has the files"
         ) from error
     if found.mismatches:
         for mismatch in found.mismatches:  # the next call downloads them again
@@ -61,9 +61,15 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
 
 def file_address(repository: str, file: str) -> str:
     """Return the address of a repository's file on the hub."""
+    return f"{_address()}/{repository}/resolve/main/{file}"
+
+
+def _address() -> str:
+    """Return the address of the hub for messages, without the login that it may have."""
     from huggingface_hub import constants
 
-    return f"{constants.ENDPOINT}/{repository}/resolve/main/{file}"
+    parts = urlsplit(constants.ENDPOINT)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def is_reachable(url: str) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from runtime.redaction import redact
+
 
 class StorageError(OSError):
     """A request to S3 failed after every attempt, or a file has other contents than were uploaded."""
@@ -18,7 +20,10 @@ def wrap_s3_errors(address: str) -> Iterator[None]:
     try:
         yield
     except (BotoCoreError, ClientError, Boto3Error) as error:
+        # The address of the endpoint may have a password.
         raise StorageError(
-            f"{address}: {error}. Transferred files are kept; the next attempt resumes. "
-            "'python -m pipelines doctor' checks endpoint and keys"
+            redact(
+                f"{address}: {error}. Transferred files are kept; the next attempt resumes. "
+                "'python -m pipelines doctor' checks endpoint and keys"
+            )
         ) from error

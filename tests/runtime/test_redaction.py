@@ -1,11 +1,16 @@
 """Credentials in messages: URLs, assignments, headers and secret variables are hidden; other text stays."""
 
+import json
 import os
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.redaction import redact
 
@@ -45,6 +50,29 @@ def test_credentials_are_hidden(text: str) -> None:
     assert "***" in redacted
     for secret in ("S3cret", "cret", "wJalr", "eyJhb", "T000"):
         assert secret not in redacted
+
+
+LETTERS = st.characters(min_codepoint=32, max_codepoint=0x17F, blacklist_characters="*\x7f", blacklist_categories=["C"])
+PASSWORDS = st.text(LETTERS, min_size=6, max_size=24).filter(lambda text: text == text.strip())
+
+
+@given(PASSWORDS, st.sampled_from(["KFP_TOKEN", "KFP_COOKIES", "MLFLOW_TRACKING_URI", "HF_ENDPOINT", "login"]))
+def test_any_password_is_hidden_in_every_spelling(password: str, name: str) -> None:
+    value = {"KFP_COOKIES": f"session={password}", "KFP_TOKEN": password}.get(name, "")
+    if name == "MLFLOW_TRACKING_URI":
+        value = f"http://user:{quote(password, safe='')}@mlflow:5000"
+    elif name == "HF_ENDPOINT":  # characters that belong quoted, and that a client cuts the address at
+        password = password.replace("@", "")
+        value = f"http://user:{password}@hub"
+    elif name == "login":
+        value = f"https://{quote(password, safe='')}@mlflow:5000"
+    if len(password) < 6 or (name == "KFP_COOKIES" and ";" in password):
+        return
+    spellings = (password, repr(password), json.dumps([password]), quote(password, safe=""), escape(password), value)
+    for spelled in (*spellings, repr(OSError(f"no answer: {value!r}"))):
+        redacted = redact(f"([{spelled}])", {name: value})
+        assert "***" in redacted
+        assert password not in redacted
 
 
 @pytest.mark.parametrize(
