@@ -73,10 +73,15 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
     (directory / "pictures").mkdir(exist_ok=True)
     for result in results:
         for name, table in result.tables.items():
-            table.to_csv(directory / f"{name}.csv", index=False)
+            table.map(_escape_formula).to_csv(directory / f"{name}.csv", index=False)
         for name, figure in result.figures.items():
             figure.savefig(directory / "pictures" / f"{name}.png", dpi=120, metadata={"Software": None})
             log_figure(figure, f"{name}.png")
+
+
+def _escape_formula(cell: object) -> object:
+    """Return a cell that a spreadsheet shows as text: phrases and ids are of the user's data."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:

@@ -53,6 +53,15 @@ def test_summary_has_the_headlines_of_each_evaluator(evaluated: Path) -> None:
     assert {name.partition(".")[0] for name in summary} >= {"semantic", "modifiers"}
 
 
+def test_no_cell_of_a_table_is_a_formula_for_a_spreadsheet(tmp_path: Path) -> None:
+    phrases = ['=HYPERLINK("http://x")', "+1", "-a dog", "@SUM(A1)", "\tred", "a = b"]
+    table = pd.DataFrame({"phrase": phrases, "AP": [-0.5, 1.0, 0.0, 0.0, 0.0, 0.0]})
+    write_tables_and_figures(tmp_path, [Result("phrases", tables={"phrases": table})])
+    found = pd.read_csv(tmp_path / "phrases.csv")
+    assert list(found["phrase"]) == [*(f"'{phrase}" for phrase in phrases[:-1]), "a = b"]
+    assert found["AP"][0] == -0.5
+
+
 def test_summary_has_at_most_12_columns() -> None:
     results = [Result(str(number), {f"metric_{number}": 1.0, "other": 2.0}) for number in range(20)]
     assert list(summary_metrics(results)) == [f"metric_{number}" for number in range(12)]
