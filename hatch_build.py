@@ -1,6 +1,7 @@
 """Build of the wheel: it contains the parameters, the recipes, and ONNX Runtime for browsers, which npm fetches."""
 
 import runpy
+import sys
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -20,6 +21,7 @@ class DataFiles(BuildHookInterface[Any]):
         if version == "editable":
             return
         build_data["force_include"] |= {name: f"{DATA}/{name}" for name in ("params.yaml", "recipes")}
+        sys.path.insert(0, self.root)
         try:
             folder = runpy.run_path(f"{self.root}/{SITE}/npm.py")["vendored_files"]()
         except FileNotFoundError as error:

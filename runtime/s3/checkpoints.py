@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from uuid import uuid4
 
+from bifocal.durable import change
 from bifocal.progress import log_line
 from bifocal.training.checkpoints.hook import checkpoint_hook
 from runtime import artifacts
@@ -61,12 +62,12 @@ class RemoteCheckpoints:
         for name, remote in files.items():
             output, _, path = check_relative(name, self.uri).partition("/")
             folder = self.folders[output]
-            # A killed restore must not leave a part of the files: the folder is renamed when it is complete.
+            # A killed restore must not leave a part of the files: all folders are renamed when they are complete.
             complete[folder] = folder.with_name(f"{folder.name}{STAGING}")
             self._storage.download(f"{self.uri}/{remote}", complete[folder] / path)
-        for folder, partial in complete.items():
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
+        with change(next(iter(self.folders.values())).parents[1]) as changed:
+            for folder, partial in complete.items():
+                changed.rename(partial, folder)
         log_line(f"restored {len(files)} files of checkpoints from {self.uri}")
 
     def __call__(self, *, is_last: bool) -> None:

@@ -3,19 +3,20 @@
     python -m bifocal.serving.site.npm              fetch the files, unless they are there
     python -m bifocal.serving.site.npm FILE.tgz     take them from a package that 'npm pack' fetched elsewhere
 
-Needs only the standard library, because the build of the wheel runs it.
+Needs only the standard library and ``bifocal.durable``, because the build of the wheel runs it.
 """
 
 import base64
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from bifocal.durable import new_folder
 
 PINNED = json.loads(Path(__file__).with_name("npm.json").read_text(encoding="utf-8"))
 NAME = f"{PINNED['package']}@{PINNED['version']}"
@@ -49,24 +50,16 @@ def vendored_files() -> Path:
 
 
 def unpack(package: Path, folder: Path) -> Path:
-    """Write the pinned files of a package to a new folder, and return it."""
+    """Write the pinned files of a package to a folder, in place of an incomplete copy, and return it."""
     algorithm, _, expected = PINNED["integrity"].partition("-")
     found = base64.b64encode(hashlib.new(algorithm, package.read_bytes()).digest()).decode()
     if found != expected:
         raise ValueError(f"{package.name} has the {algorithm} {found}, expected {expected} of {NAME}: fetch it again")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    with tarfile.open(package) as archive:
+    with new_folder(folder, replace=True) as partial, tarfile.open(package) as archive:
         for name, file in PINNED["files"].items():
             content = archive.extractfile(f"package/{file['path']}")
             assert content is not None  # the hash of the package says that it has the file
             (partial / name).write_bytes(content.read())
-    partial.chmod(0o755)
-    shutil.rmtree(folder, ignore_errors=True)  # an incomplete copy
-    try:
-        partial.rename(folder)
-    except OSError:  # another process was faster
-        shutil.rmtree(partial)
     return folder
 
 

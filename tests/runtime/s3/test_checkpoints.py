@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 
 import boto3
 import pytest
 from broken_s3 import Faults
 
+from bifocal.durable import complete
 from runtime.s3.checkpoints import FOLDER, INDEX, MINUTES, RemoteCheckpoints
 from runtime.s3.errors import StorageError
 from runtime.spec import Params
@@ -107,6 +110,32 @@ def test_interrupted_upload_leaves_the_former_copy(faults: Faults, tmp_path: Pat
     second = RemoteCheckpoints("s3://bucket/run", {"model": tmp_path / "two"}, seconds=0)
     second.restore()
     assert (tmp_path / "two" / "best").read_text() == (tmp_path / "two" / "last").read_text() == "1"
+
+
+def test_killed_restore_is_completed(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one output has its checkpoints and the other has none, and a second restore does nothing."""
+
+    def folders(pod: str) -> dict[str, Path]:
+        return {name: tmp_path / pod / f"{name}.partial" / "checkpoints" for name in ("a", "b")}
+
+    for folder in folders("one").values():
+        write(folder, last="1")
+    RemoteCheckpoints("s3://bucket/run", folders("one"), seconds=0)(is_last=True)
+    replace, rename = Path.replace, Path.rename
+
+    def stop(move: Callable[[Path, Path], Path], source: Path, target: Path) -> Path:
+        if target == folders("two")["b"]:
+            raise KeyboardInterrupt
+        return move(source, target)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", partialmethod(lambda *given: stop(replace, *given)))
+        killed.setattr(Path, "rename", partialmethod(lambda *given: stop(rename, *given)))
+        with pytest.raises(KeyboardInterrupt):
+            RemoteCheckpoints("s3://bucket/run", folders("two"), seconds=0).restore()
+    complete(tmp_path / "two")  # as the stage does when it opens its outputs
+    RemoteCheckpoints("s3://bucket/run", folders("two"), seconds=0).restore()
+    assert [(folder / "last").read_text() for folder in folders("two").values()] == ["1", "1"]
 
 
 def test_unreadable_copy_is_an_error_and_not_a_start_from_nothing(faults: Faults, tmp_path: Path) -> None:

