@@ -1,6 +1,9 @@
 """Cron expressions of Kubeflow: six fields, seconds first (github.com/robfig/cron)."""
 
 import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+from itertools import product
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -17,15 +20,38 @@ DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 def check_cron(expression: str) -> str:
     """Return ``expression`` if it is valid; raise ``ValueError`` with the wrong field."""
+    values, (_, _, _, day, month, weekday) = _values(expression), expression.split()
+    if weekday in ("*", "?") and min(values["day"]) > max(DAYS_OF_MONTH[number - 1] for number in values["month"]):
+        raise ValueError(f"cron {expression!r}: no month in {month!r} has a day {day}, so it would never run")
+    return expression
+
+
+def start_days(expression: str, year: int) -> Iterator[date]:
+    """Yield the days of a year on which a valid expression starts a run; a day and a weekday are alternatives."""
+    values, (_, _, _, day_part, _, weekday_part) = _values(expression), expression.split()
+    either = not day_part.startswith(("*", "?")) and not weekday_part.startswith(("*", "?"))
+    day = date(year, 1, 1)
+    while day.year == year:
+        fits = (day.day in values["day"], day.isoweekday() % 7 in values["weekday"])
+        if day.month in values["month"] and (any(fits) if either else all(fits)):
+            yield day
+        day += timedelta(days=1)
+
+
+def start_seconds(expression: str) -> list[int]:
+    """Return the starts of a valid expression within a day, in seconds."""
+    values = _values(expression)
+    times = product(*(sorted(values[name]) for name in ("hour", "minute", "second")))
+    return [3600 * hour + 60 * minute + second for hour, minute, second in times]
+
+
+def _values(expression: str) -> dict[str, set[int]]:
     parts = expression.split()
     if len(parts) != len(FIELDS):
         names = " ".join(name for name, *_ in FIELDS)
         hint = "; the seconds are missing, put '0 ' first" if len(parts) == len(FIELDS) - 1 else ""
         raise ValueError(f"cron {expression!r} has {len(parts)} fields, expected six: {names}{hint}")
-    values = {field[0]: _field_values(part, *field, expression) for part, field in zip(parts, FIELDS, strict=True)}
-    if parts[5] in ("*", "?") and min(values["day"]) > max(DAYS_OF_MONTH[month - 1] for month in values["month"]):
-        raise ValueError(f"cron {expression!r}: no month in {parts[4]!r} has a day {parts[3]}, so it would never run")
-    return expression
+    return {field[0]: _field_values(part, *field, expression) for part, field in zip(parts, FIELDS, strict=True)}
 
 
 def _field_values(part: str, name: str, low: int, high: int, words: tuple[str, ...], expression: str) -> set[int]:

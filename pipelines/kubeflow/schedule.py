@@ -1,9 +1,12 @@
 """Schedules: compare declared schedules with the server's, then create, replace or delete them."""
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date, timedelta
 from hashlib import sha256
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +14,7 @@ from kfp import Client
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from pipelines.kubeflow.client import experiment_id, namespace_of
-from pipelines.kubeflow.cron import check_cron
+from pipelines.kubeflow.cron import check_cron, start_days, start_seconds
 from pipelines.kubeflow.flows import FlowName
 from pipelines.kubeflow.runs import Target, upload_version
 from pipelines.yaml_model import load_yaml_model
@@ -20,6 +23,10 @@ from runtime.spec import StrictModel
 FILE = Path(__file__).with_name("schedules.yaml")
 PREFIX = "bifocal-"
 PAGE_SIZE = 100
+READS = ("monitor",)
+"""Flows that change neither releases nor artifacts."""
+YEAR = 2028
+"""A leap year, whose starts are compared."""
 RUNNING = ["PENDING", "RUNNING", "PAUSED", "CANCELING"]
 
 
@@ -32,6 +39,9 @@ class Schedule(StrictModel):
     enabled: bool
     max_concurrency: int = Field(ge=1, le=10, description="runs of this schedule at once")
     catch_up: bool = Field(description="whether runs missed during a downtime are started afterwards")
+    hours: float = Field(
+        default=2.0, gt=0, le=24, description="longest run: no other that changes releases may start in it"
+    )
 
 
 @dataclass(frozen=True)
@@ -46,9 +56,38 @@ class Change:
 
 
 def load(path: Path = FILE) -> dict[str, Schedule]:
-    """Read the file."""
+    """Read the file; raise ``ValueError`` for an invalid entry, or for two that are in conflict."""
     names = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-    return load_yaml_model(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
+    checked = Annotated[dict[names, Schedule], AfterValidator(check_conflicts)]
+    return load_yaml_model(path, lambda values: TypeAdapter(checked).validate_python(values or {}))
+
+
+def check_conflicts(schedules: dict[str, Schedule]) -> dict[str, Schedule]:
+    """Return the schedules; raise ``ValueError`` if a run starts while one of another schedule changes a release."""
+    writing = [(name, entry) for name, entry in schedules.items() if entry.enabled and entry.flow not in READS]
+    for one, other in combinations(writing, 2):
+        for (name, first), (later, second) in ((one, other), (other, one)):
+            day, start = _overlap(first, second) or (None, 0)
+            if day is not None:
+                raise ValueError(
+                    f"{later} starts on {day:%A} at {timedelta(seconds=start)} within the {first.hours:g} hours of "
+                    f"{name}: both change releases; choose another time, or fewer 'hours'"
+                )
+    return schedules
+
+
+def _overlap(first: Schedule, second: Schedule) -> tuple[date, int] | None:
+    """Return the first day and second of it at which ``second`` starts within a run of ``first``."""
+    starts, others, days = start_seconds(first.cron), start_seconds(second.cron), set(start_days(second.cron, YEAR))
+    for day in start_days(first.cron, YEAR):
+        for shift in (0, 1):
+            if (then := day + timedelta(days=shift)) in days:
+                for start in others:
+                    # The last start before it, or at the same time, has the run that it may meet.
+                    before = bisect_right(starts, start + 86_400 * shift) - 1
+                    if before >= 0 and start + 86_400 * shift - starts[before] < 3600 * first.hours:
+                        return then, start
+    return None
 
 
 def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable[[Schedule], str]) -> list[Change]:

@@ -174,3 +174,45 @@ def test_every_expression_within_the_ranges_is_valid(data: st.DataObject) -> Non
         parts.append(data.draw(st.sampled_from([*forms, *words])))
     expression = " ".join(parts)
     assert check_cron(expression) == expression
+
+
+def test_the_shipped_schedules_have_no_conflict() -> None:
+    assert {name: entry.enabled for name, entry in load().items()} == dict.fromkeys(load(), True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "conflict"),
+    [
+        (
+            ("retrain", "0 0 3 * * 1", 23.0),
+            ("refresh", "0 0 1 * * *", 2.0),
+            "refresh starts on Tuesday at 1:00:00 within",
+        ),
+        (("retrain", "0 0 3 * * 1", 22.0), ("refresh", "0 0 1 * * *", 2.0), ""),
+        (
+            ("retrain", "0 0 3 * * 1", 2.0),
+            ("refresh", "0 0 2 * * *", 2.0),
+            "retrain starts on Monday at 3:00:00 within",
+        ),
+        (("train", "0 0 3 1 * *", 1.0), ("clean", "0 0 3 * * sat", 1.0), "starts on Saturday at 3:00:00 within"),
+        (("train", "0 0 3 1 * 1", 1.0), ("clean", "0 30 3 2 1 *", 1.0), ""),
+        (("retrain", "0 0 3 * * 1", 9.0), ("monitor", "0 0 4 * * 1", 2.0), ""),
+    ],
+)
+def test_two_schedules_that_change_releases_may_not_meet(
+    tmp_path: Path, first: tuple[str, str, float], second: tuple[str, str, float], conflict: str
+) -> None:
+    entries = {
+        flow: WEEKLY.model_copy(update={"flow": flow, "cron": cron, "hours": hours}).model_dump()
+        for flow, cron, hours in (first, second)
+    }
+    file = tmp_path / "schedules.yaml"
+    file.write_text(yaml.safe_dump(entries))
+    if conflict:
+        with pytest.raises(ValueError, match=conflict):
+            load(file)
+    else:
+        assert load(file).keys() == entries.keys()
+    entries[second[0]]["enabled"] = False
+    file.write_text(yaml.safe_dump(entries))
+    assert len(load(file)) == 2
