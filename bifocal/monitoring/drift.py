@@ -9,6 +9,7 @@ import numpy as np
 from bifocal.monitoring.discrepancy import discrepancy_test
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.queries import expected_languages, other_languages
+from bifocal.monitoring.reference import Keep
 from bifocal.monitoring.significance import Count, holm_levels, losses_prevail, mean_rises, share_rises
 from bifocal.monitoring.units import Labels, dependent_units
 from bifocal.registry import suggest
@@ -48,8 +49,9 @@ class Thresholds:
         least: images and queries that a week needs; with fewer, their tests are left out.
         least_change: change by name of a test that is reported; a smaller one is not, however certain it is.
         sample: sizes of the samples.
-        keep_queries: whether a reference has the sentences of its queries. Without them, the logs of its days are read
-            again after a promotion.
+        keep_queries: whether a reference has the sentences of its queries, or their hashes. Without sentences, the logs
+            of its days are read again after a promotion; with hashes, the same queries are taken from them.
+        keep_days: age of a reference from which on it has neither sentences nor hashes; None for no limit.
 
     Raises:
         ValueError: the permutations are too few for the rate, or there is no test with such a name.
@@ -60,7 +62,8 @@ class Thresholds:
     least: int = 50
     least_change: Mapping[str, float] = field(default_factory=dict)
     sample: SampleSizes = field(default_factory=SampleSizes)
-    keep_queries: bool = False
+    keep_queries: Keep = False
+    keep_days: int | None = None
 
     def __post_init__(self) -> None:
         """Check the names, and that the smallest p-value is below the smallest level."""

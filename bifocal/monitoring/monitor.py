@@ -92,6 +92,9 @@ class Monitor:
         sentences, of_days = former.sentences, (former.day, former.days)
         if sentences is None:
             sentences = self._sentences(former.day, former.days)
+            if former.hashes is not None:
+                known = set(former.hashes)
+                sentences = [sentence for sentence in sentences if former.hash_of(sentence) in known]
         if len(sentences) < self.thresholds.least:  # the logs of those days are gone
             sentences, of_days = self._sentences(day, days), (day, days)
         reference = self._reference(observer, model, images, *of_days, sentences)
@@ -103,8 +106,16 @@ class Monitor:
     ) -> Reference:
         sizes = self.thresholds.sample
         observations = self._observe(observer, images, sentences, sizes.reference_images, sizes.reference_queries)
-        kept = sample(sentences, sizes.reference_queries, observer.seed) if self.thresholds.keep_queries else None
-        return Reference(model, day, observations, days, kept)
+        sentences = sample(sentences, sizes.reference_queries, observer.seed)
+        return Reference(model, day, observations, days, sentences).reduced(self.thresholds.keep_queries)
+
+    def _without_old_text(self, reference: Reference, day: date) -> Reference:
+        """Remove the text of users that the thresholds do not allow any more."""
+        limit, keep = self.thresholds.keep_days, self.thresholds.keep_queries
+        kept = reference.reduced(False if limit is not None and (day - reference.day).days > limit else keep)
+        if (kept.sentences, kept.hashes) != (reference.sentences, reference.hashes):
+            kept.write(self.folder / REFERENCE)
+        return kept
 
     def compare(self, day: date, days: int) -> Week:
         """Compare ``days`` days up to ``day`` with the reference; write the results, the page and Prometheus' file.
@@ -116,7 +127,7 @@ class Monitor:
             FileNotFoundError: there is no model, collection, index or reference.
             ValueError: they do not belong to one model.
         """
-        reference = self.reference()
+        reference = self._without_old_text(self.reference(), day)
         observer, model = self._observer()
         if reference.model != model:
             reference = self._renewed_reference(reference, observer, model, day, days)

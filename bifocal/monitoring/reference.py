@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,8 @@ from bifocal.search.arrays import save_array
 SCHEMA_VERSION = 2
 DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"
 GROUPS = "groups.npy"
+Keep = bool | Literal["hashed"]
+"""Whether sentences of users are kept: no, yes, or only their hashes."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Reference:
         observations: of the data.
         days: number of days of its queries, up to ``day``.
         sentences: its queries, to observe them again with another model; None if they are not kept.
+        hashes: hashes of its queries, to find them in the logs of its days; None if they are not kept.
     """
 
     model: str
@@ -40,11 +43,23 @@ class Reference:
     observations: Observations
     days: int = 7
     sentences: Sequence[str] | None = None
+    hashes: Sequence[str] | None = None
 
     @property
     def name(self) -> str:
         """Short name: a hash of the model and the day."""
         return sha256(f"{self.model} {self.day}".encode()).hexdigest()[:16]
+
+    def hash_of(self, sentence: str) -> str:
+        """Return the hash of a query: it hides the sentence from readers, not from a reader who guesses it."""
+        return sha256(f"{self.name} {sentence}".encode()).hexdigest()
+
+    def reduced(self, keep: Keep) -> "Reference":
+        """Return the reference with only as much text of users as ``keep`` allows."""
+        if keep is True:
+            return self
+        hashes = self.hashes if self.sentences is None else [self.hash_of(sentence) for sentence in self.sentences]
+        return replace(self, sentences=None, hashes=hashes if keep else None)
 
     def write(self, directory: Path) -> None:
         """Write the files; a crash leaves the old reference, or none."""
@@ -55,6 +70,7 @@ class Reference:
             "day": self.day.isoformat(),
             "days": self.days,
             "sentences": None if self.sentences is None else list(self.sentences),
+            "hashes": None if self.hashes is None else list(self.hashes),
             "unusable": asdict(seen.unusable),
             "unknown_words": _optional(seen.unknown_words),
             "languages": dict(seen.languages),
@@ -97,8 +113,8 @@ class Reference:
             groups=np.load(groups) if groups.is_file() else None,
         )
         # Former versions kept neither the days nor the sentences.
-        days, sentences = content.get("days", 7), content.get("sentences")
-        return cls(content["model"], date.fromisoformat(content["day"]), seen, days, sentences)
+        kept = (content.get("days", 7), content.get("sentences"), content.get("hashes"))
+        return cls(content["model"], date.fromisoformat(content["day"]), seen, *kept)
 
 
 def _optional(count: Count | None) -> dict[str, int] | None:

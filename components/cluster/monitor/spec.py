@@ -1,6 +1,6 @@
 """Step monitor: parameters, inputs and outputs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,7 +25,10 @@ class MonitorPolicy(StrictModel):
     false_alarm_rate: float = Field(gt=0, lt=1)
     permutations: int = Field(ge=100)
     least: Size
-    keep_queries: bool = Field(default=False, description="whether the reference has the sentences of users")
+    keep_queries: bool | Literal["hashed"] = Field(
+        default=False, description="whether the reference has the sentences of users, or their hashes"
+    )
+    keep_days: Annotated[int, Field(ge=0)] | None = Field(default=None, description="age at which it loses them")
     sample: SampleSizes
     least_change: dict[str, Change] = Field(description="by name of a test, see ``bifocal.monitoring.TESTS``")
 

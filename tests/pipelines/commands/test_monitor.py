@@ -207,15 +207,19 @@ def test_after_a_new_reference_no_image_is_new(built: World, tmp_path: Path, mlf
     assert content["counts"]["new images"] == 0
 
 
-@pytest.mark.parametrize(("sentences", "logs"), [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(("sentences", "logs"), [("true", False), ("hashed", True), ("false", True), ("hashed", False)])
 @pytest.mark.usefixtures("mlflow_store")
-def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentences: bool, logs: bool) -> None:
+def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentences: str, logs: bool) -> None:
     """The review of commit 097c66e: with weekly promotions, nothing was ever compared."""
     file, target = tmp_path / "thresholds.yaml", tmp_path / "monitoring"
-    file.write_text(THRESHOLDS.read_text().replace("keep_queries: false", f"keep_queries: {str(sentences).lower()}"))
+    file.write_text(THRESHOLDS.read_text().replace("keep_queries: false", f"keep_queries: {sentences}"))
     options = ("--thresholds", str(file), "--to", str(target))
     built.embed(TRAINED)
     assert built.run(*options, "--reference", "--until", "2026-11-01").exit_code == 0
+    reference = json.loads((target / "reference/reference.json").read_text())
+    assert bool(reference["sentences"]) == (sentences == "true")
+    assert bool(reference["hashes"]) == (sentences == "hashed")
+    assert (SECRET in json.dumps(reference)) == (sentences == "true")
     other = World(built.demo, tmp_path, built.vectors)
     shutil.copy(built.folder / "probes.csv", tmp_path)
     shutil.copytree(built.folder / "run" / ONNX, tmp_path / "run" / ONNX)
@@ -224,10 +228,29 @@ def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentence
     other.embed(STYLED)
     assert other.run(*options, "--until", "2026-11-15").exit_code == CROSSED
     crossed = {name for name, finding in other.values("2026-11-15").items() if finding["crossed"]}
-    assert crossed >= {"images", *(["unknown_words"] if sentences or logs else [])}
+    assert crossed >= {"images", *(["unknown_words"] if sentences == "true" or logs else [])}
     assert json.loads((target / "reference/reference.json").read_text())["day"] == (
-        "2026-11-01" if sentences or logs else "2026-11-15"
+        "2026-11-01" if sentences == "true" or logs else "2026-11-15"
     )
+
+
+@pytest.mark.usefixtures("mlflow_store")
+def test_a_run_removes_text_that_is_too_old_or_not_allowed_any_more(built: World, tmp_path: Path) -> None:
+    file, target = tmp_path / "thresholds.yaml", tmp_path / "monitoring"
+
+    def text_after(day: str, keep: str, days: str) -> list[bool]:
+        content = THRESHOLDS.read_text().replace("keep_queries: false", f"keep_queries: {keep}")
+        file.write_text(content.replace("keep_days: null", f"keep_days: {days}"))
+        written = target.exists()
+        options = ("--thresholds", str(file), "--to", str(target), "--until", day)
+        built.run(*options, *(() if written else ("--reference",)))
+        reference = json.loads((target / "reference/reference.json").read_text())
+        return [reference[name] is not None for name in ("sentences", "hashes")]
+
+    assert text_after("2026-11-01", "true", "null") == [True, False]
+    assert text_after("2026-11-08", "true", "7") == [True, False]
+    assert text_after("2026-11-08", "hashed", "7") == [False, True]
+    assert text_after("2026-11-15", "hashed", "7") == [False, False]
 
 
 def test_thresholds_are_checked(built: World, tmp_path: Path) -> None:
