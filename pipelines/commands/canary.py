@@ -81,6 +81,7 @@ def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", arti
     from bifocal.serving.canary.report import metric_json
     from components.cluster.promote.run import promote
     from runtime.mlflow import alias_lock, log_online_decision, withdraw
+    from runtime.notices import report as notice
     from runtime.s3.remote_files import fetch_remote_files
 
     metrics = [metric_json(metric) for metric in report.metrics()]
@@ -90,6 +91,8 @@ def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", arti
             version = _candidate(policy, report)
             withdraw(version, "; ".join(decision.reasons))
             log_online_decision(version, report.champion.version, record)
+        reasons = "; ".join(decision.reasons)
+        notice(f"bifocal canary, version {version.number} of {version.model} is withdrawn: {reasons}", "red")
         click.secho(f"withdrawn: version {version.number} of {version.model}", fg="red")
         return
     version = _candidate(policy, report)

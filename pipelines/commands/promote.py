@@ -39,6 +39,7 @@ def promote(
         raise click.UsageError("--force needs --reason TEXT, which the registry records")
     from pipelines import policies
     from runtime.mlflow import alias_lock, get_version, remove_lock, roll_back
+    from runtime.notices import report
 
     policy = policies.load_promotion(policy_file or policies.PROMOTION)
     if unlock:
@@ -48,6 +49,9 @@ def promote(
         with alias_lock(policy.model, policy.lock_timeout):
             aliases = {"champion": policy.champion, "previous": policy.previous}
             roll_back(policy.model, **aliases, reason=reason, stale=stale)
+        restored = get_version(policy.model, policy.champion)
+        name = f"version {restored.number if restored else '?'} of {policy.model}"
+        report(f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow")
     else:
         from components.cluster.promote.run import promote as decide
         from runtime.s3.remote_files import fetch_remote_files

@@ -13,6 +13,7 @@ from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPo
 from runtime.artifacts import write_json
 from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags
 from runtime.mlflow.promotion.candidates import assess_versions, registry_checks, release_check
+from runtime.notices import report
 
 
 @dataclass(frozen=True)
@@ -86,4 +87,18 @@ def promote(
             answer, aliases = "forced" if force else "yes", {"champion": policy.champion, "previous": policy.previous}
             make_champion(candidate, **aliases, answer=answer, file=file)
             record["promoted"] = True
-    return Decision(accepted, bool(record["promoted"]), result.reasons, record)
+    decision = Decision(accepted, bool(record["promoted"]), result.reasons, record)
+    if decision.promoted or not accepted:
+        report(_notice(policy, decision), "green" if decision.promoted else "red")
+    return decision
+
+
+def _notice(policy: PromotionPolicy, decision: Decision) -> str:
+    """Return one sentence on a promoted or refused version."""
+    candidate, champion = decision.record["candidate"], decision.record["champion"]
+    verdict = "is the champion now" if decision.promoted else "was not promoted"
+    former = f", before it version {champion['version']}" if champion else ", the first one"
+    reasons = f": {'; '.join(decision.reasons)}" if decision.reasons else ""
+    forced = f" (forced: {decision.record['forced']})" if decision.record["forced"] else ""
+    name = f"bifocal promotion, version {candidate['version']} of {policy.model}"
+    return f"{name} {verdict}{former if decision.promoted else ''}{forced}{reasons}"

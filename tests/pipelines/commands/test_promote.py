@@ -24,7 +24,8 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
         decide(artifacts)
     command = ["promote", "--rollback", "--reason", "wrong answers"]
     done = CliRunner().invoke(main, command, catch_exceptions=False)
-    assert done.output.splitlines() == ["candidate: version 2", "champion: version 1"]
+    assert done.stdout.splitlines() == ["candidate: version 2", "champion: version 1"]
+    assert done.stderr == "bifocal promotion, version 1 of bifocal is the champion again: wrong answers\n"
     assert decide(artifacts).reasons == [
         "the version was rolled back to version 1: wrong answers; only a forced promotion brings it back"
     ]

@@ -14,6 +14,7 @@ from components.cluster.promote.spec import PromoteParams
 from runtime.mlflow import RELEASE_TAG, get_version, reuse_version, roll_back, version_tags
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation
 from tests.components.cluster.promote.versions import POLICY, decide, decisions, number_of, register
+from tests.runtime.notice_servers import web_hook
 
 
 def test_promotion_moves_the_aliases_and_logs_every_decision(
@@ -42,8 +43,18 @@ def test_promotion_moves_the_aliases_and_logs_every_decision(
 
 
 def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refused(
-    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with web_hook() as (address, notices):
+        monkeypatch.setenv("BIFOCAL_NOTICE_URL", address)
+        _promote_and_refuse(artifacts, dataset, tmp_path)
+    promoted, refused = notices
+    assert promoted == "bifocal promotion, version 1 of bifocal is the champion now, the first one"
+    assert refused.startswith("bifocal promotion, version 2 of bifocal was not promoted: ")
+    assert "more than 1 is required" in refused
+
+
+def _promote_and_refuse(artifacts: Path, dataset: Dataset, tmp_path: Path) -> None:
     params = PromoteParams(seed=1, policy=POLICY.model_copy(update={"model": "another name"}), decide_only=False)
     for name, noise, promoted in (("a", 0.1, 1.0), ("b", 0.6, 0.0)):
         version = register(tmp_path / name, dataset, noise)
