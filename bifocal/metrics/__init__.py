@@ -21,9 +21,11 @@ from bifocal.metrics.ranking.semantic import (
 from bifocal.metrics.retrieval.blockwise_ranks import score_ranks
 from bifocal.metrics.retrieval.intervals import retrieval_intervals
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
+from bifocal.metrics.retrieval.precision import chance_precision, precision_at_r
 from bifocal.metrics.retrieval.protocols import (
     PROTOCOLS,
     Protocol,
+    protocol_precision,
     protocol_ranks,
     protocol_score_ranks,
     split_folds,

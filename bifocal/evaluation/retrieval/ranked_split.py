@@ -1,6 +1,5 @@
 """Ranks of a split under a retrieval protocol, for models with vectors and for models that only score pairs."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +49,8 @@ def rank_split(subject: Subject, protocol: str) -> RankedSplit:
     """Rank the split of ``subject`` under a protocol, a key of ``bifocal.metrics.PROTOCOLS``."""
     pairs = subject.pairs
     folds = split_folds(PROTOCOLS[protocol], pairs.image_of_caption, len(pairs.image_ids))
+    scores = split_scores(subject)
     if subject.embeddings is None:
-        scores = _pair_scores(subject)
         raw, reranked = (protocol_score_ranks(folds, scores, rerank=rerank) for rerank in (False, True))
         return RankedSplit(folds, raw, reranked, scores)
     images, captions = subject.embeddings
@@ -61,10 +60,18 @@ def rank_split(subject: Subject, protocol: str) -> RankedSplit:
         biases = subject.bank.image_bias(images.numpy()), subject.bank.caption_bias(captions.numpy())
         by_image, by_caption = (torch.from_numpy(bias) for bias in biases)
         corrected = protocol_ranks(folds, images, captions, biases=(by_image, by_caption))
-    return RankedSplit(folds, raw, reranked, lambda rows, columns: images[rows] @ captions[columns].T, corrected)
+    return RankedSplit(folds, raw, reranked, scores, corrected)
 
 
-def _pair_scores(subject: Subject) -> Callable[[Tensor, Tensor], Tensor]:
+def split_scores(subject: Subject) -> BlockScores:
+    """Return a function from rows of images and of captions to their scores."""
+    if subject.embeddings is None:
+        return _pair_scores(subject)
+    images, captions = subject.embeddings
+    return lambda rows, columns: images[rows] @ captions[columns].T
+
+
+def _pair_scores(subject: Subject) -> BlockScores:
     """Return a function that scores blocks with a grounding model; the cells of all images stay in memory."""
     model: Any = subject.model
     pairs = subject.pairs

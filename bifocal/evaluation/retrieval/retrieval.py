@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import torch
+
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.retrieval.examples import best_and_worst_queries
 from bifocal.evaluation.retrieval.ranked_split import RankedSplit, rank_split
@@ -14,17 +16,27 @@ from bifocal.evaluation.retrieval.tables import (
     recall_curves,
     retrieval_queries,
 )
-from bifocal.metrics import chance_report, retrieval_intervals, summarize_folds
+from bifocal.metrics import (
+    chance_precision,
+    chance_report,
+    protocol_precision,
+    retrieval_intervals,
+    summarize_folds,
+)
+from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
+from bifocal.metrics.retrieval.precision import PRECISIONS
 from bifocal.report.charts import bar_chart, line_chart
 from bifocal.report.plots import chart_figure, plot_bars, plot_lines
 from bifocal.report.sections import Chart, Section
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
 NOTE = (
-    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. Tied answers count as if "
-    "each of their orders were equally likely. Re-ranked: scores normalized by each candidate's best score among all "
-    "queries of the split (transductive: a service does not have these queries). Corrected: each candidate has a bias "
-    "from its scores with a bank of training queries, as in search."
+    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. R is the number of an "
+    "image's captions: R-precision is their share among the first R answers, mAP@R the mean precision at these ranks, "
+    "0 at a wrong answer. Tied answers count as if each of their orders were equally likely. Re-ranked: scores "
+    "normalized by each candidate's best score among all queries of the split (transductive: a service does not have "
+    "these queries). Corrected: each candidate has a bias from its scores with a bank of training queries, as in "
+    "search."
 )
 
 
@@ -108,6 +120,18 @@ class Retrieval:
         intervals = retrieval_intervals(
             ranked.all_ranks(), ranked.image_of_query(), self.ks, resamples=self.resamples, seed=seed
         )
+        # An image has several captions, a caption has one image: R-Precision of image retrieval would be R@1.
+        precision = protocol_precision(ranked.folds, ranked.scores)
+        chance = chance_report(ranked.folds[0].image_of_caption, self.ks)
+        for values, means in (
+            (report, precision.mean(dim=0)),
+            (chance, chance_precision(ranked.folds[0].image_of_caption).mean(dim=0)),
+        ):
+            values["caption_retrieval"] |= dict(zip(PRECISIONS, (100 * means).tolist(), strict=True))
+        resampled = bootstrap_means(100 * precision, torch.ones_like(precision), self.resamples, seed)
+        for name, column in zip(PRECISIONS, resampled.T, strict=True):
+            low, high = percentile_interval(column, 0.95)
+            intervals["caption_retrieval"][name] = {"low": low, "high": high}
         recalls = [value for values in report.values() for name, value in values.items() if name.startswith("R@")]
         return {
             **report,
@@ -115,7 +139,7 @@ class Retrieval:
             "intervals": intervals,
             "reranked": summarize_folds(ranked.reranked, self.ks),
             **({} if ranked.corrected is None else {"corrected": summarize_folds(ranked.corrected, self.ks)}),
-            "chance": chance_report(ranked.folds[0].image_of_caption, self.ks),
+            "chance": chance,
             "images": sum(len(fold.images) for fold in ranked.folds),
             "captions": sum(len(fold.captions) for fold in ranked.folds),
         }

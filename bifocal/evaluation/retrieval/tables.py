@@ -58,13 +58,15 @@ def direction_rows(metrics: Mapping[str, Any], direction: str) -> list[MetricRow
 def direction_table(metrics: Mapping[str, Any], direction: str) -> Table:
     """Return the report's table of one direction."""
     rows = []
-    corrected = metrics.get("corrected", {}).get(direction, {})
-    for row, reranked in zip(direction_rows(metrics, direction), metrics["reranked"][direction].values(), strict=True):
+    groups = {"corrected": "corrected", "reranked": "re-ranked (transductive)"}
+    groups = {group: label for group, label in groups.items() if group in metrics}
+    for row in direction_rows(metrics, direction):
         name = row.name.removeprefix(f"{direction}.")
-        others = [row.format(corrected[name])] if corrected else []
-        values = (row.format(row.value), row.interval_text(), *others, row.format(reranked))
-        rows.append((name.replace("_", " "), *values, f"{row.baselines['chance']:.1f}"))
-    columns = ("", "value", "95 %", *(("corrected",) if corrected else ()), "re-ranked (transductive)", "chance")
+        others = [metrics[group][direction].get(name) for group in groups]
+        values = ("-" if value is None else row.format(value) for value in others)
+        cells = (row.format(row.value), row.interval_text(), *values, f"{row.baselines['chance']:.1f}")
+        rows.append((name.replace("_", " "), *cells))
+    columns = ("", "value", "95 %", *groups.values(), "chance")
     query = {"caption_retrieval": "an image finds its captions", "image_retrieval": "a sentence finds its image"}
     return Table(f"{DIRECTIONS[direction]}: {query[direction]}", columns, rows)
 
@@ -122,4 +124,4 @@ def rank_table(
 
 
 def _unit(name: str) -> str:
-    return "%" if name.startswith("R@") else ""
+    return "" if name.endswith("_rank") else "%"

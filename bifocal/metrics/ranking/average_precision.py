@@ -4,11 +4,46 @@ import torch
 from torch import Tensor
 
 
+def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """Return, for the first ``depth`` ranks, the probability of a match and the expected precision given one.
+
+    Tied elements count as if each of their orders were equally likely, as in ``bifocal.metrics.retrieval.ranks``.
+    Results do not depend on the order of the rows.
+
+    Shape:
+        scores (Q, C), matches (Q, C) bool -> two of (Q, depth) float64.
+
+    Raises:
+        ValueError: the shapes differ, or a score is NaN.
+    """
+    if scores.ndim != 2 or scores.shape != matches.shape:
+        raise ValueError(f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (Q, C) of both")
+    if scores.isnan().any():
+        raise ValueError(f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN and have no rank")
+    values, order = scores.topk(depth, dim=1)
+    found = matches.gather(1, order).double()
+    group = torch.zeros_like(order)
+    group[:, 1:] = (values[:, 1:] != values[:, :-1]).cumsum(dim=1)
+    size, correct = torch.zeros_like(found), torch.zeros_like(found)
+    size.scatter_add_(1, group, torch.ones_like(found))
+    correct.scatter_add_(1, group, found)
+    # The last tie may go on beyond the depth.
+    last = scores == values[:, -1:]
+    size.scatter_(1, group[:, -1:], last.sum(dim=1, keepdim=True).double())
+    correct.scatter_(1, group[:, -1:], (last & matches).sum(dim=1, keepdim=True).double())
+    start, before, size, correct = (
+        column.gather(1, group) for column in (size.cumsum(1) - size, correct.cumsum(1) - correct, size, correct)
+    )
+    rank = torch.arange(depth, device=scores.device)
+    # Given a match at this rank, each other match of the tie precedes it with probability position / (size - 1).
+    expected = before + 1 + (correct - 1) * (rank - start) / (size - 1).clamp(min=1)
+    return correct / size, expected / (rank + 1)
+
+
 def average_precision(scores: Tensor, matches: Tensor) -> float:
     """Return the mean of the precision at every match, in [0, 1], eq. (5.7) of the thesis; not interpolated.
 
-    Tied elements count as if each of their orders were equally likely, as in ``bifocal.metrics.retrieval.ranks``. A
-    constant score thus gives about the share of matches, whatever the order of the rows.
+    A constant score gives about the share of matches, see ``precision_by_rank``.
 
     Shape:
         scores (n,), matches (n,) bool.
@@ -25,18 +60,8 @@ def average_precision(scores: Tensor, matches: Tensor) -> float:
     """
     if scores.ndim != 1 or scores.shape != matches.shape:
         raise ValueError(f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (n,) of both")
-    if scores.isnan().any():
-        raise ValueError(f"{int(scores.isnan().sum())} of {len(scores)} scores are NaN and have no rank")
-    _, group, size = scores.neg().unique(return_inverse=True, return_counts=True)
-    correct = torch.zeros(len(size), dtype=torch.float64).index_add(0, group, matches.double())
-    start, correct_before = size.cumsum(0) - size, correct.cumsum(0) - correct
-    rank = torch.arange(len(scores))
-    group_of_rank = torch.repeat_interleave(torch.arange(len(size)), size)
-    position = rank - start[group_of_rank]
-    # Given a match at this rank, each other match of the tie precedes it with probability position / (size - 1).
-    expected = (correct[group_of_rank] - 1) * position / (size[group_of_rank] - 1).clamp(min=1)
-    precision = (correct_before[group_of_rank] + 1 + expected) / (rank + 1)
-    return float((correct[group_of_rank] / size[group_of_rank] * precision).sum() / correct.sum())
+    probability, precision = precision_by_rank(scores.unsqueeze(0), matches.unsqueeze(0), len(scores))
+    return float((probability * precision).sum() / matches.sum())
 
 
 def mean_average_precision(scores: Tensor, matches: Tensor, known: Tensor | None = None) -> float:

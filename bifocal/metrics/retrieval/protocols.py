@@ -3,13 +3,14 @@
 COCO's 5,000 test images together or in folds of 1,000, Flickr30k's 1,000; the first five captions of an image.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bifocal.metrics.retrieval.blockwise_ranks import Biases, BlockScores, score_ranks
+from bifocal.metrics.retrieval.precision import caption_precision
 from bifocal.metrics.retrieval.ranks import Ranks
 from bifocal.metrics.retrieval.recall import retrieval_ranks, summarize
 
@@ -115,12 +116,17 @@ def protocol_ranks(
 def protocol_score_ranks(folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False) -> list[FoldRanks]:
     """Return ``score_ranks`` per fold, for a model that returns blocks of scores instead of vectors."""
 
-    def fold_scores(fold: Fold) -> Callable[[Tensor, Tensor], Tensor]:
-        return lambda rows, columns: scores(fold.images[rows], fold.captions[columns])
-
     return [
-        score_ranks(fold_scores(fold), fold.image_of_caption, images=len(fold.images), rerank=rerank) for fold in folds
+        score_ranks(_fold_scores(fold, scores), fold.image_of_caption, images=len(fold.images), rerank=rerank)
+        for fold in folds
     ]
+
+
+def protocol_precision(folds: Iterable[Fold], scores: BlockScores) -> Tensor:
+    """Return R-Precision and AP@R of caption retrieval for the images of all folds (N, 2)."""
+    return torch.cat(
+        [caption_precision(_fold_scores(fold, scores), fold.image_of_caption, len(fold.images)) for fold in folds]
+    )
 
 
 def summarize_folds(ranks: Sequence[FoldRanks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
@@ -131,3 +137,7 @@ def summarize_folds(ranks: Sequence[FoldRanks], ks: Iterable[int]) -> dict[str, 
         direction: {name: sum(report[direction][name] for report in reports) / len(reports) for name in metrics}
         for direction, metrics in reports[0].items()
     }
+
+
+def _fold_scores(fold: Fold, scores: BlockScores) -> BlockScores:
+    return lambda rows, columns: scores(fold.images[rows], fold.captions[columns])

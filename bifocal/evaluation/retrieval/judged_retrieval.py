@@ -1,0 +1,138 @@
+"""Retrieval against human judgments of all images and captions, where a caption may fit several images."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bifocal.datasets.formats.judged_pairs import NAMES, JudgedPairs, Judgments, read_judged_pairs
+from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.retrieval.ranked_split import split_scores
+from bifocal.evaluation.retrieval.retrieval import ProtocolName
+from bifocal.evaluation.retrieval.tables import DIRECTIONS
+from bifocal.metrics import PROTOCOLS, precision_at_r, ranks, split_folds
+from bifocal.metrics.bootstrap import mean_interval
+from bifocal.metrics.retrieval.blockwise_ranks import IMAGES, BlockScores
+from bifocal.metrics.retrieval.precision import PRECISIONS
+from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.sections import Section
+
+
+class JudgedRetrieval:
+    """R@K, R-Precision and mAP@R of COCO's test images and captions against judgments of people.
+
+    COCO counts one image as correct for a caption, although others fit. ECCV Caption (Chun et al., ECCV 2022) and CxC
+    (Parekh et al., EACL 2021) list images and captions that people judged to match. Queries are the judged ones,
+    candidates are all images and captions of the protocol.
+
+    Args:
+        folder: the judgments in their published layout: ``eccv_image_to_caption.json`` and
+            ``eccv_caption_to_image.json``, and the same of ``cxc``, as in the package ``eccv_caption``; or
+            ``sits_test.csv`` of CxC. None skips the evaluator.
+        judgments: ``eccv``, ``cxc`` or both.
+        protocol: with one fold; COCO's 5,000 test images with five captions each, unless the split is smaller.
+        ks: K of R@K.
+        bootstrap_resamples: of the images, for the 95 % intervals.
+    """
+
+    title = "Judged retrieval"
+
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        judgments: Sequence[Judgments] = ("eccv", "cxc"),
+        protocol: ProtocolName = "coco_5k",
+        ks: Sequence[int] = (1, 5, 10),
+        bootstrap_resamples: int = 1000,
+    ) -> None:
+        if PROTOCOLS[protocol].folds > 1:
+            raise ValueError(f"the protocol {protocol} has several folds, and judged pairs cross them: use coco_5k")
+        self.folder, self.judgments, self.protocol = folder, tuple(judgments), protocol
+        self.ks, self.resamples = tuple(ks), bootstrap_resamples
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``; raise ``ValueError`` if its split lacks judged images or captions."""
+        if self.folder is None:
+            return Result(self.title, skipped="No judgments: give the folder of ECCV Caption or CxC.")
+        (fold,) = split_folds(PROTOCOLS[self.protocol], subject.pairs.image_of_caption, len(subject.pairs.image_ids))
+        images = subject.split.images["image_id"].iloc[fold.images.numpy()].tolist()
+        table = subject.split.captions.iloc[fold.captions.numpy()]
+        captions, own = table["caption_id"].astype(str).tolist(), table["image_id"].tolist()
+        scores = split_scores(subject)
+        directions: dict[str, tuple[BlockScores, list[str], int]] = {
+            "caption_retrieval": (
+                lambda rows, columns: scores(fold.images[rows], fold.captions[columns]), images, len(captions)
+            ),
+            "image_retrieval": (
+                lambda rows, columns: scores(fold.images[columns], fold.captions[rows]).T, own, len(images)
+            ),
+        }  # fmt: skip
+        metrics: dict[str, Any] = {}
+        rows, sections = [], []
+        for key in self.judgments:
+            name = NAMES[key]
+            pairs = read_judged_pairs(Path(self.folder), key, subject.split_name, zip(own, captions, strict=True))
+            answers = _candidate_rows(pairs, images, captions, name)
+            metrics[key], blocks = {}, []
+            for (direction, (block, image_ids, candidates)), queries in zip(directions.items(), answers, strict=True):
+                values = self._measure(block, queries, candidates)
+                found = list(
+                    self._rows(f"{key}.{direction}", name, values, [image_ids[row] for row in queries], subject)
+                )
+                metrics[key][direction] = {row.name.rpartition(".")[2]: row.value for row in found}
+                metrics[key][direction]["queries"] = len(queries)
+                blocks.append(metric_table(f"{DIRECTIONS[direction]}: {len(queries):,} queries", found))
+                rows += found
+            note = f"Answers that people judged to match, among {len(images):,} images with {len(captions):,} captions."
+            sections.append(Section(f"{self.title}: {name}", note, blocks))
+        return Result(self.title, metrics, rows=rows, sections=sections)
+
+    def _rows(
+        self, prefix: str, name: str, values: Tensor, image_ids: Sequence[str], subject: Subject
+    ) -> Iterator[MetricRow]:
+        """Yield the means of ``values`` in percent, with their intervals."""
+        for column, label in enumerate([*(f"R@{k}" for k in self.ks), *PRECISIONS]):
+            percent = 100 * values[:, column]
+            interval = mean_interval(percent.numpy(), image_ids, resamples=self.resamples, seed=subject.seed)
+            yield MetricRow(
+                f"{prefix}.{label}", float(percent.mean()), f"{name}, {label}", interval,
+                unit="%", maximum=100.0, headline=label == PRECISIONS[1],
+            )  # fmt: skip
+
+    def _measure(self, scores: BlockScores, answers: Mapping[int, Sequence[int]], candidates: int) -> Tensor:
+        """Return the hits at each K, R-Precision and AP@R of each query (Q, K + 2)."""
+        blocks, columns = [], torch.arange(candidates)
+        for rows in torch.tensor(list(answers)).split(IMAGES):
+            block = scores(rows, columns)
+            matches = torch.zeros(block.shape, dtype=torch.bool)
+            for number, row in enumerate(rows.tolist()):
+                matches[number, answers[row]] = True
+            ranked = ranks(block, matches)
+            hits = torch.stack([ranked.hits(k) for k in self.ks], dim=1)
+            blocks.append(torch.cat([hits, precision_at_r(block, matches)], dim=1))
+        return torch.cat(blocks)
+
+
+def _candidate_rows(
+    pairs: JudgedPairs, images: Sequence[str], captions: Sequence[str], name: str
+) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Return the rows of correct candidates by the row of the query, of image and of caption queries."""
+    row_of_image = {image_id: row for row, image_id in enumerate(images)}
+    row_of_caption = {caption_id: row for row, caption_id in enumerate(captions)}
+    judged = [
+        {*pairs.captions, *(image_id for found in pairs.images.values() for image_id in found)} - row_of_image.keys(),
+        {*pairs.images, *(caption_id for found in pairs.captions.values() for caption_id in found)}
+        - row_of_caption.keys(),
+    ]
+    if any(judged):
+        absent, other = (sorted(ids) for ids in judged)
+        raise ValueError(
+            f"{name} judges {len(absent)} images and {len(other)} captions that are not among the ranked ones, such as "
+            f"{', '.join([*absent[:2], *other[:2]])}: evaluate COCO's test split of Karpathy, five captions per image"
+        )
+    return (
+        {row_of_image[query]: [row_of_caption[one] for one in found] for query, found in pairs.captions.items()},
+        {row_of_caption[query]: [row_of_image[one] for one in found] for query, found in pairs.images.items()},
+    )
