@@ -1,6 +1,8 @@
 """Evaluators, one per file: metrics, per-query ranks and report sections of a model."""
 
 from bifocal.evaluation.compositionality.compositionality import Compositionality
+from bifocal.evaluation.compositionality.sugar_crepe import SugarCrepe
+from bifocal.evaluation.compositionality.winoground import Winoground
 from bifocal.evaluation.data_quality import DataQuality
 from bifocal.evaluation.localization.backbone_pointing import BackbonePointing
 from bifocal.evaluation.localization.object_localization import ObjectLocalization

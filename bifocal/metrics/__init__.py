@@ -6,6 +6,7 @@ from bifocal.metrics.localization.phrase_localization import (
     ProposalQuery,
     phrase_average_precision,
     recall_over_proposals,
+    with_union_boxes,
 )
 from bifocal.metrics.localization.pointing import accuracy_by, center_baseline, pointing_hits, random_baseline
 from bifocal.metrics.ranking.average_precision import average_precision, mean_average_precision

@@ -13,7 +13,7 @@ EvaluatorRef = Annotated[
     FromRegistry(
         "bifocal.evaluation",
         injected=("bootstrap_resamples", "shown_queries", "duplicate_check_images"),
-        paths=("folder", "human_triplets"),
+        paths=("examples", "folder", "human_triplets"),
     ),
 ]
 

@@ -17,7 +17,7 @@ from tests.bifocal.evaluation.small import DIM, INPUTS, read_subject, write_inpu
 EVALUATORS = registry.registered("bifocal.evaluation")
 AVAILABLE = {"bootstrap_resamples": 100, "shown_queries": 2, "duplicate_check_images": 20}
 ALWAYS_APPLY = {"Compositionality", "DataQuality", "Retrieval"}
-NEED_FILES = {"JudgedRetrieval"}
+NEED_FILES = {"JudgedRetrieval", "SugarCrepe", "Winoground"}
 NEED_MORE_THAN_GRIDS = {"BackbonePointing", "Baselines", "PhraseLocalization", "ObjectLocalization"} | NEED_FILES
 
 

@@ -10,9 +10,11 @@ from bifocal.datasets.corpora.image_folder import ImageFolder
 from bifocal.datasets.corpora.lamem import LaMem
 from bifocal.datasets.corpora.mediaeval import MediaEval
 from bifocal.datasets.corpora.precomputed_captions import PrecomputedCaptions
+from bifocal.datasets.corpora.refcoco import RefCOCO
 from bifocal.datasets.corpora.referit import ReferIt
 from bifocal.datasets.corpora.subset import Subset
 from bifocal.datasets.corpora.visual_genome import VisualGenome
 from bifocal.datasets.corpora.voc import VOC
+from bifocal.datasets.corpora.winoground import Winoground
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.datasets.scenes.twin_scenes import TwinScenes

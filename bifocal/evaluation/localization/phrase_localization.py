@@ -12,9 +12,9 @@ from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.localization.base import RegionVectors
 from bifocal.localization.phrase_locator import BATCH, PhraseLocator, phrases_in_context
-from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals
+from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals, with_union_boxes
 from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Section
+from bifocal.report.sections import Section, Table
 
 KS = (1, 5, 10)
 CHECKED_IMAGES = 8
@@ -22,9 +22,10 @@ CHECKED_IMAGES = 8
 
 
 class PhraseLocalization:
-    """R@K of proposals at IoU 0.5, and mAP over unique phrases.
+    """R@K of proposals at IoU 0.5, for any box and the union of a phrase's boxes, by category; mAP over unique phrases.
 
-    Plummer et al., "Flickr30k Entities", ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3.
+    Plummer et al., "Flickr30k Entities", ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3. R@1 of ``RefCOCO``,
+    whose phrases have one box, is its accuracy.
 
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own.
@@ -50,15 +51,26 @@ class PhraseLocalization:
             for name, label in [(name, name.replace("_", " ")) for name in metrics["chance"]]
             + [("mAP", f"mAP of {metrics['unique']:,} unique phrases")]
         ]
+        rows += [
+            MetricRow(f"phrase_localization.union_box.{name}", value, f"{name.replace('_', ' ')}, union box", unit="%")
+            for name, value in metrics["union_box"].items()
+        ]
+        names = [*metrics["union_box"], "phrases"]
+        by_category = [
+            (name, *(f"{values[key]:.1f}" if key != "phrases" else f"{values[key]:,}" for key in names))
+            for name, values in metrics["categories"].items()
+        ]
+        tables = [Table("By category", ("", *(name.replace("_", " ") for name in names)), by_category)]
         note = (
             f"R@K: percentage of {metrics['phrases']:,} phrases with a correct proposal (IoU at least 0.5) among the "
-            "first K. Upper bound: percentage of phrases with any correct proposal. Chance: equal scores."
+            "first K, by its overlap with any box of the phrase, or with the smallest box around them (union box). "
+            "Upper bound: percentage of phrases with any correct proposal. Chance: equal scores."
         )
         return Result(
             self.title,
             {"phrase_localization": metrics},
             rows=rows,
-            sections=[Section(self.title, note, [metric_table("", rows)])],
+            sections=[Section(self.title, note, [metric_table("", rows), *(tables if by_category else [])])],
             tables={"phrase_precision": precision},
         )
 
@@ -92,8 +104,17 @@ def localize_phrases(locator: PhraseLocator, dataset: Dataset) -> tuple[dict[str
         {"phrase": counts.index, "count": counts.to_numpy(), "AP": [100 * precision[name] for name in counts.index]}
     ).sort_values(["count", "phrase"], ascending=[False, True], ignore_index=True)
     equal = [ProposalQuery(query.phrase, 0 * query.scores, query.proposals, query.truth) for query in queries]
+    categories: dict[str, list[ProposalQuery]] = {}
+    for query, category in zip(queries, phrases["category"], strict=True):
+        for name in category.split("/") if isinstance(category, str) else ():
+            categories.setdefault(name, []).append(query)
     return {
         **recall_over_proposals(queries, KS),
+        "union_box": recall_over_proposals(with_union_boxes(queries), KS),
+        "categories": {
+            name: {"phrases": len(categories[name])} | recall_over_proposals(categories[name], KS)
+            for name in sorted(categories)
+        },
         "mAP": float(table["AP"].mean()),
         "phrases": len(queries),
         "unique": len(table),

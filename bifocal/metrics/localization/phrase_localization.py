@@ -1,7 +1,7 @@
 """Phrase localization over proposals: Plummer et al., ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -51,6 +51,17 @@ def recall_over_proposals(queries: Sequence[ProposalQuery], ks: Iterable[int] = 
     joined = concatenate(rank_of_query) if rank_of_query else None
     recall = {f"R@{k}": 100 * upper_bound * joined.recall(k) if joined else 0.0 for k in ks}
     return recall | {"upper_bound": 100 * upper_bound}
+
+
+def with_union_boxes(queries: Iterable[ProposalQuery]) -> list[ProposalQuery]:
+    """Return ``queries`` with the smallest box around a phrase's boxes in place of these.
+
+    The protocol of a model that gives one box for a phrase of several objects, as in Kamath et al., "MDETR", ICCV 2021.
+    """
+    return [
+        replace(query, truth=np.concatenate([query.truth[:, :2].min(axis=0), query.truth[:, 2:].max(axis=0)])[None])
+        for query in queries
+    ]
 
 
 def phrase_average_precision(queries: Sequence[ProposalQuery], overlap: float = 0.3) -> dict[Hashable, float]:

@@ -9,7 +9,8 @@ import torch
 
 from bifocal.evaluation import Compositionality
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.compositionality.compositionality import edited_captions, score_margins
+from bifocal.evaluation.compositionality.choices import score_margins
+from bifocal.evaluation.compositionality.compositionality import edited_captions
 
 KEEPS_WORDS = ("attributes", "nouns", "order")
 

@@ -34,16 +34,25 @@ def test_phrase_localization_ranks_proposals_of_each_phrase(
     assert "cells of a grid" in PhraseLocalization()(subject).skipped
     result = PhraseLocalization()(proposals)
     metrics, precision = result.metrics["phrase_localization"], result.tables["phrase_precision"]
-    first_is_correct, any_is_correct = [], []
+    first_is_correct, any_is_correct, in_union = [], [], []
+    by_category: dict[str, list[bool]] = {}
     regions = replace(locator, features=proposals.features).locate(phrases_in_context(split))
     for row, scores, boxes in zip(split.phrases.itertuples(), *regions, strict=True):
         pixels = boxes.numpy() * np.tile(sizes.loc[row.image_id], 2)
         correct = (box_iou(pixels, row.boxes) >= 0.5).any(axis=1) & scores.isfinite().numpy()
         first_is_correct.append(bool(correct[int(scores.argmax())]))
+        by_category.setdefault(row.category, []).append(first_is_correct[-1])
+        corners = np.array(row.boxes)
+        union = np.array([[*corners[:, :2].min(axis=0), *corners[:, 2:].max(axis=0)]])
+        in_union.append(bool(box_iou(pixels[[int(scores.argmax())]], union)[0, 0] >= 0.5))
         any_is_correct.append(bool(correct.any()))
     assert metrics["R@1"] == pytest.approx(100 * np.mean(first_is_correct))
     assert metrics["upper_bound"] == pytest.approx(100 * np.mean(any_is_correct)) == metrics["R@10"]
     assert metrics["R@1"] < metrics["upper_bound"]
+    assert metrics["union_box"]["R@1"] == pytest.approx(100 * np.mean(in_union))
+    assert {name: (values["R@1"], values["phrases"]) for name, values in metrics["categories"].items()} == {
+        name: (pytest.approx(100 * np.mean(values)), len(values)) for name, values in by_category.items()
+    }
     assert precision["count"].sum() == metrics["phrases"] == len(split.phrases)
     assert metrics["mAP"] == pytest.approx(precision["AP"].mean())
     row = result.metric_rows()[0]
