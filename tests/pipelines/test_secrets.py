@@ -40,8 +40,8 @@ SECRETS = (
     "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY", "PGPASSWORD", "POSTGRES_PASSWORD",
 )  # fmt: skip
 ADDRESSES = (
-    "AWS_ENDPOINT_URL", "BIFOCAL_MLFLOW_UI", "HF_ENDPOINT", "KFP_ENDPOINT", "MLFLOW_BACKEND_STORE_URI",
-    "MLFLOW_S3_ENDPOINT_URL", "MLFLOW_TRACKING_URI",
+    "AWS_ENDPOINT_URL", "BIFOCAL_MLFLOW_UI", "BIFOCAL_NOTICE_SMTP_URL", "HF_ENDPOINT", "KFP_ENDPOINT",
+    "MLFLOW_BACKEND_STORE_URI", "MLFLOW_S3_ENDPOINT_URL", "MLFLOW_TRACKING_URI",
 )  # fmt: skip
 HARMLESS = {
     "AWS_ACCESS_KEY_ID", "GIT_CONFIG_KEY_0", "KFP_TOKEN_FILE", "KFP_URL_TAG", "KF_PIPELINES_SA_TOKEN_PATH",
@@ -70,7 +70,12 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setenv(name, f"session={password}" if name == "KFP_COOKIES" else password)
     for name in ADDRESSES:
         monkeypatch.setenv(name, f"http://user:{quote(password, safe='')}@{AWAY}")
-    for name, value in (("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0"), ("AWS_ACCESS_KEY_ID", "me"), ("AWS_REGION", "eu-1")):
+    for name, value in (
+        ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0"),
+        ("AWS_ACCESS_KEY_ID", "me"),
+        ("AWS_REGION", "eu-1"),
+        ("BIFOCAL_NOTICE_EMAIL", "me@example.org"),
+    ):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", os.environ["HF_ENDPOINT"])

@@ -43,7 +43,7 @@ class SugarCrepe:
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks an image."""
         if self.folder is None:
-            return Result(self.title, skipped="No captions: give the folder of SugarCrepe's files.")
+            return Result(self.title, skipped="No captions: give the folder with the files of SugarCrepe.")
         images = subject.split.images[["path", "image_id"]].dropna()
         ids = {PurePosixPath(path).name: image_id for path, image_id in images.itertuples(index=False)}
         choices = read_choices(Path(self.folder))
