@@ -27,7 +27,7 @@ EXCLUDED = (".", "onnx", "openvino")
 
 @dataclass(frozen=True)
 class DenseLayer:
-    """A fully connected layer after the pooling."""
+    """A fully connected layer."""
 
     folder: Path
     activation: str  # "Identity", "Tanh" or "ReLU"
@@ -40,8 +40,7 @@ class TransformerFolder:
     root: Path
     transformer: Path  # folder of ``config.json`` and of the weights; the root itself, or below it
     poolings: tuple[str, ...]  # names in ``POOLINGS``; a folder without ``modules.json`` has the mean of the tokens
-    dense: tuple[DenseLayer, ...]
-    normalize: bool
+    layers: tuple[DenseLayer | None, ...]  # after the pooling; None divides a vector by its norm
     max_tokens: int  # special tokens included
 
     @classmethod
@@ -57,19 +56,19 @@ class TransformerFolder:
                     "model.safetensors"
                 )
         poolings: tuple[str, ...] = ("mean_tokens",)
-        dense, normalize = list[DenseLayer](), False
+        layers: list[DenseLayer | None] = []
         for kind, folder in modules:
             if kind == "Pooling":
                 poolings = _poolings(folder / CONFIG)
             elif kind == "Dense":
-                dense.append(DenseLayer(folder, _activation(folder / CONFIG)))
+                layers.append(DenseLayer(folder, _activation(folder / CONFIG)))
             elif kind == "Normalize":
-                normalize = True
+                layers.append(None)
             elif kind != "Transformer":
                 raise ValueError(
                     f"{path / MODULES} has a module {kind!r}; supported are Transformer, Pooling, Dense and Normalize"
                 )
-        return cls(path, transformer, poolings, tuple(dense), normalize, _max_tokens(transformer))
+        return cls(path, transformer, poolings, tuple(layers), _max_tokens(transformer))
 
     def tokenizer(self) -> SubwordTokenizer:
         """Return the tokenizer, which truncates to the longest input."""

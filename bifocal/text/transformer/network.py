@@ -34,12 +34,7 @@ class Transformer(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> "Transformer":
         """Load configuration and weights, as float32, in evaluation mode."""
-        library = transformers_library()
-        library.utils.logging.disable_progress_bar()
-        network = library.AutoModel.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, use_safetensors=True
-        )
-        return cls(network).eval()
+        return cls(published_network(folder)).eval()
 
     @classmethod
     def new(cls, config: Mapping[str, Any]) -> "Transformer":
@@ -61,6 +56,13 @@ class Transformer(nn.Module):
         return states
 
 
+def published_network(folder: Path) -> Any:
+    """Return the network of the library transformers with all its published weights, as float32."""
+    library = transformers_library()
+    library.utils.logging.disable_progress_bar()
+    return library.AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True)
+
+
 def transformers_library() -> Any:
     """Return the module ``transformers``, or say how to install it."""
     try:
@@ -71,28 +73,28 @@ def transformers_library() -> Any:
 
 
 class SentenceTower(nn.Module):
-    """Sentence-BERT: transformer, poolings, fully connected layers; ids (B, T), lengths (B,) -> (B, K)."""
+    """Sentence-BERT: transformer, poolings, layers of vectors; ids (B, T), lengths (B,) -> (B, K)."""
 
-    def __init__(self, transformer: Transformer, poolings: Sequence[str], dense: nn.Sequential, unit: bool) -> None:
+    def __init__(self, transformer: Transformer, poolings: Sequence[str], layers: nn.Sequential) -> None:
         super().__init__()
-        self.transformer, self.poolings, self.dense, self.unit = transformer, tuple(poolings), dense, unit
+        self.transformer, self.poolings, self.layers = transformer, tuple(poolings), layers
 
     @classmethod
     def load(cls, folder: TransformerFolder) -> "SentenceTower":
         """Load all weights of a folder, in evaluation mode."""
-        dense = nn.Sequential(*(module for layer in folder.dense for module in _dense(layer)))
-        return cls(Transformer.load(folder.transformer), folder.poolings, dense, folder.normalize).eval()
+        layers = nn.Sequential(*(module for layer in folder.layers for module in _modules(layer)))
+        return cls(Transformer.load(folder.transformer), folder.poolings, layers).eval()
 
     @property
     def dim(self) -> int:
-        widths = [layer.out_features for layer in self.dense if isinstance(layer, nn.Linear)]
+        widths = [layer.out_features for layer in self.layers if isinstance(layer, nn.Linear)]
         return widths[-1] if widths else len(self.poolings) * self.transformer.dim
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         states = self.transformer(ids, lengths)[-1]
         mask = inside(ids, lengths)
-        vectors: Tensor = self.dense(torch.cat([pool(name, states, mask) for name in self.poolings], dim=1))
-        return normalize(vectors, dim=1) if self.unit else vectors
+        vectors: Tensor = self.layers(torch.cat([pool(name, states, mask) for name in self.poolings], dim=1))
+        return vectors
 
 
 class TokenStates(nn.Module):
@@ -161,7 +163,17 @@ def batches_by_length(rows: Sequence[NDArray[np.int32]], batch_size: int) -> Ite
         yield numbers, torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
-def _dense(layer: DenseLayer) -> Iterator[nn.Module]:
+class UnitNorm(nn.Module):
+    """Division of vectors (B, K) by their norms."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return normalize(vectors, dim=1)
+
+
+def _modules(layer: DenseLayer | None) -> Iterator[nn.Module]:
+    if layer is None:
+        yield UnitNorm()
+        return
     weights: dict[str, Tensor] = load_file(layer.folder / "model.safetensors")
     config = json.loads((layer.folder / CONFIG).read_text())
     linear = nn.Linear(config["in_features"], config["out_features"], bias="linear.bias" in weights)

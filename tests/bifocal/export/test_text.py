@@ -4,25 +4,30 @@ import json
 import shutil
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from bifocal import registry
 from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.export.encoders import export_encoder
+from bifocal.export.formats.immich import export_immich
 from bifocal.export.parity import compare_encoder
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.models import build_model, save_model
+from bifocal.serving.encoders import Embedder, ImageGraph
 from bifocal.text import TextStore
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
 from tests.bifocal.contrastive import write_multilingual
 
+DEMO = Path(__file__).parents[3] / "pipelines" / "app" / "demo_model" / "onnx"
 CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a street", "grass"]
 SENTENCES = [
     "a dog",
@@ -125,3 +130,25 @@ def test_raw_sentences_without_torch_equal_torch(case: str, tiny: Path, tmp_path
     with torch.inference_mode():
         expected = model.embed_captions(fitted.vectorize(SENTENCES)).numpy()
     np.testing.assert_allclose(served, expected, atol=1e-5)
+    check_immich(onnx, case, expected, tmp_path / "immich")
+
+
+def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
+    """Read an encoder in the layout of Immich, beside the image graphs of the demo, by our loader of that layout."""
+    for name in ("backbone.onnx", "image_encoder.onnx", "preprocessing.json"):
+        shutil.copy(DEMO / name, onnx)
+    if case == "vectors":
+        with pytest.raises(ValueError, match="the layout of Immich has one tokenizer, with a token for padding: train"):
+            export_immich(onnx, folder)
+        assert not folder.exists()
+        return
+    export_immich(onnx, folder)
+    exported, own = Embedder(folder), ImageGraph(onnx, "image_encoder.onnx")
+    np.testing.assert_allclose(exported.embed_sentences(SENTENCES), expected, atol=1e-5)
+    images = []
+    for width, height in ((60, 40), (33, 90)):
+        pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        buffer = BytesIO()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        images.append(buffer.getvalue())
+    np.testing.assert_array_equal(exported.embed_images(images), own.encode_images(images))
