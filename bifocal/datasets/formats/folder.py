@@ -14,6 +14,8 @@ IMAGE_SUFFIXES = frozenset({
     ".avif", ".heic", ".heif",
 })  # fmt: skip
 TEXT_SUFFIXES = frozenset({".txt"})
+WRITTEN = ("artifacts/dataset", "artifacts/onnx", "artifacts/collection", "page/gallery.js")
+"""Contents of a run folder, and of a static copy of the page: their pictures are results."""
 LINK = "a link out of the folder, or to another folder: copy the files"
 
 
@@ -75,11 +77,18 @@ class Folder:
 
 
 def list_folder(root: Path) -> Folder:
-    """List the files below ``root``; hidden files and folders are left out, and links to folders or out of ``root``."""
+    """List the files below ``root``; hidden files, links to folders or out of ``root``, runs and copies of the page are
+    left out.
+    """
     images, texts, others, links = list[str](), list[str](), list[str](), list[str]()
     real = os.path.realpath(root)
     for path, folders, files in os.walk(root, followlinks=False):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        if is_written(Path(path)):
+            if path != os.fspath(root):
+                folders.clear()
+                continue
+            folders[:] = [name for name in folders if name not in ("artifacts", "page")]
         inside = Path(path).relative_to(root).as_posix()
         prefix = "" if inside == "." else f"{inside}/"
         links += [prefix + name for name in folders if (root / prefix / name).is_symlink()]
@@ -95,6 +104,11 @@ def list_folder(root: Path) -> Folder:
             listed = images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others
             listed.append(prefix + name)
     return Folder(root, sorted(images), sorted(texts), sorted(others), sorted(links))
+
+
+def is_written(folder: Path) -> bool:
+    """Return whether a folder has the files of a run, or of a static copy of the page."""
+    return any((folder / name).exists() for name in WRITTEN)
 
 
 def _is_outside(path: Path, real_root: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bifocal.datasets.formats import caption_table, sidecars
-from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
+from bifocal.datasets.formats.folder import IMAGE_SUFFIXES, is_written
 from bifocal.search.collection.sources import ARCHIVES
 
 READ = (*IMAGE_SUFFIXES, *caption_table.SUFFIXES, *sidecars.SUFFIXES, *ARCHIVES)
@@ -24,10 +24,14 @@ def changes(source: Path, run: Path) -> Iterator[None]:
 
     run = run.resolve()
 
-    def is_read(_: object, path: str) -> bool:
-        return path.lower().endswith(READ) and not Path(path).is_relative_to(run)
-
     folder = source if source.is_dir() else source.parent
+
+    def is_read(_: object, path: str) -> bool:
+        if not path.lower().endswith(READ) or Path(path).is_relative_to(run):
+            return False
+        below = Path(path).relative_to(folder).parents[:-1]
+        return not any(is_written(folder / parent) for parent in below)
+
     for number, found in enumerate(
         watch(folder, watch_filter=is_read, debounce=QUIET_MS, rust_timeout=LOOK_MS, yield_on_timeout=True)
     ):

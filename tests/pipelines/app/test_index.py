@@ -80,6 +80,14 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
     assert len(decoded) - before <= 11 - 4  # two shards of two images were complete
 
 
+def test_an_index_below_the_images_is_not_indexed(run: Path, pictures: Path, command: Command) -> None:
+    target = pictures / "runs" / "pictures-index"
+    assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
+    assert command("search", "a red star", "--run", target).exit_code == 0
+    assert (target / "search.png").is_file()
+    assert "10 images can be searched: 0 new" in command("index", pictures, "--folder", target).output
+
+
 def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, tmp_path: Path) -> None:
     target, image = tmp_path / "index", (pictures / "2.jpg").read_bytes()
     process = subprocess.Popen(
@@ -102,6 +110,8 @@ def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, t
         assert "10 images can be searched: 10 new" in until_watching()
         (pictures / "new.jpg").write_bytes(image[:60])  # a copy in progress
         assert "new.jpg: cannot be decoded" in until_watching()
+        (pictures / "runs" / "other" / "artifacts" / "onnx").mkdir(parents=True)
+        (pictures / "runs" / "other" / "search.png").write_bytes(image)  # would be "new" below
         (pictures / "new.jpg").write_bytes(image)
         assert "11 images can be searched: 1 new, 0 changed, 0 removed" in until_watching()
         (pictures / "captions.csv").write_text("one,two\n1,2\n")
