@@ -22,7 +22,7 @@ from bifocal.serving.service.settings import Settings, read_keys
 from pipelines import doctor
 from pipelines.app.serve_sources import ReleaseSource
 from pipelines.kubeflow.client import kfp_client
-from runtime.command_line.commands import run
+from runtime.command_line.program import run
 from runtime.git.commands import call
 from runtime.kubeflow.runs import run_state
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror

@@ -57,11 +57,11 @@ def test_a_run_without_an_index_is_named(run: Path, command: Command, tmp_path: 
     )
 
 
-def test_a_search_imports_neither_torch_nor_pandas(run: Path) -> None:
+def test_a_search_imports_no_large_package(run: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; import bifocal; from bifocal.datasets import open_image; "
-        f"bifocal.load(Path({str(run)!r})).search('a red star'); "
-        "assert not {'torch', 'pandas'} & set(sys.modules)"
+        "import sys; from pipelines.app import bifocal; "
+        f"bifocal(['search', 'a red star', '--run', {str(run)!r}], standalone_mode=False); "
+        "assert not {'torch', 'pandas', 'pydantic', 'faiss'} & set(sys.modules)"
     )
     process = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False

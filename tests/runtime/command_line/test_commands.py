@@ -9,7 +9,8 @@ import yaml
 from click.testing import CliRunner
 from pydantic import Field
 
-from runtime.command_line.commands import command_line, run
+from runtime.command_line.commands import command_line
+from runtime.command_line.program import run
 from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel
 
 
@@ -134,7 +135,7 @@ def test_error_in_a_pod_is_its_termination_message(
     main: click.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "termination-log"
-    monkeypatch.setattr("runtime.command_line.commands.TERMINATION_LOG", file)
+    monkeypatch.setattr("runtime.command_line.program.TERMINATION_LOG", file)
     monkeypatch.setattr("sys.argv", ["components", "toy", "--set", "toy.phases.0.epochs=0"])
     for in_pod in (False, True):
         if in_pod:
