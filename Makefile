@@ -41,7 +41,7 @@ rehearse-schedule: setup
 	pytest tests/rehearsals/flows/weekly_schedule.py tests/rehearsals/flows/flows.py --numprocesses 0 --capture no
 
 # Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
-# (processes with a disk each), one of which is killed. Takes about half an hour; 'make test' has a short form.
+# (processes with a disk each), one of which is killed. Takes about an hour; 'make test' has a short form.
 faults: setup
 	pytest --numprocesses 0 tests/rehearsals/train_distributed.py
 	python -m tests.rehearsals.faults

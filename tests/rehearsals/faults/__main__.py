@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent
 FILES = {
     **{
         name: FOLDER / f"{name}.py"
-        for name in ("kills", "disks", "test_files", "test_machine", "test_pods", "test_servers")
+        for name in ("kills", "disks", "test_files", "test_machine", "test_matrix", "test_pods", "test_servers")
     },
     "test_disk_full": ROOT / "tests" / "components" / "test_disk_full.py",
 }
