@@ -1,8 +1,6 @@
 """``python -m pipelines canary``."""
 
-import os
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +10,8 @@ if TYPE_CHECKING:
     from bifocal.serving.canary.intervals import Estimate
     from bifocal.serving.canary.report import Report
     from components.cluster.promote.spec import PromotionPolicy
-    from runtime.mlflow import Version
 
 FILE = click.Path(path_type=Path)
-LOOK_SECONDS = 600.0
 
 
 @click.command()
@@ -53,24 +49,19 @@ def canary(
     promote': it compares both models on the test images and moves the alias. Run it as often as every hour, or give
     --wait: the confidence intervals hold at every look. A look that ends without a decision is recorded too.
     """
-    from bifocal.serving.canary.decision import decide
     from bifocal.serving.canary.services import read_reports
-    from bifocal.serving.service.settings import read_keys
+    from components.cluster.canary.run import api_key, wait_for_decision
     from pipelines import policies
 
-    rule, keys = policies.load_canary(rule_file or policies.CANARY), sorted(read_keys(os.environ)[0])
-    deadline = monotonic() + 3600 * hours
-    while True:
-        report, stopped = read_reports(services, keys[0] if keys else None, counts)
-        decision = None if stopped is not None or report is None or only_report else decide(rule, report)
-        if (decision and decision.verdict != "wait") or only_report or monotonic() >= deadline:
-            break
-        sleep(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
+    rule, key = policies.load_canary(rule_file or policies.CANARY), api_key()
+    report, decision, stopped = wait_for_decision(
+        lambda: read_reports(services, key, counts), rule, 0.0 if only_report else hours
+    )
     if report is not None:
         _print(report, rule)
     if stopped is not None or report is None:
         click.echo(f"nothing to decide: {stopped}")
-    elif decision is not None:
+    elif decision is not None and not only_report:
         for reason in decision.reasons:
             click.echo(f"{decision.verdict}: {reason}")
         _act(policies.load_promotion(policy_file or policies.PROMOTION), report, decision, artifacts)
@@ -78,26 +69,14 @@ def canary(
 
 def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", artifacts: Path) -> None:
     """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or leave it."""
-    from bifocal.serving.canary.report import metric_json
+    from components.cluster.canary.run import Registered, log_decision
     from components.cluster.promote.run import promote
-    from runtime.mlflow import alias_lock, log_online_decision, withdraw
-    from runtime.notices import report as notice
     from runtime.s3.remote_files import fetch_remote_files
 
-    metrics = [metric_json(metric) for metric in report.metrics()]
-    record = {**decision.record(), **report.to_json(), "metrics": metrics}
+    version, _ = log_decision(Registered(policy.model, policy.champion, policy.lock_timeout), report, decision)
     if decision.verdict == "withdraw":
-        with alias_lock(policy.model, policy.lock_timeout):
-            version = _candidate(policy, report)
-            withdraw(version, "; ".join(decision.reasons))
-            log_online_decision(version, report.champion.version, record)
-        reasons = "; ".join(decision.reasons)
-        notice(f"bifocal canary, version {version.number} of {version.model} is withdrawn: {reasons}", "red")
         click.secho(f"withdrawn: version {version.number} of {version.model}", fg="red")
-        return
-    version = _candidate(policy, report)
-    log_online_decision(version, report.champion.version, record)
-    if decision.verdict == "wait":
+    if decision.verdict != "promote":
         return
     fetch_remote_files()
     promotion = promote(policy, artifacts / "dataset", artifacts / "features", number=version.number)
@@ -105,23 +84,6 @@ def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", arti
         click.secho(f"not promoted: {against}", fg="red")
     if promotion.promoted:
         click.secho(f"promoted: version {version.number} of {policy.model}", fg="green")
-
-
-def _candidate(policy: "PromotionPolicy", report: "Report") -> "Version":
-    from runtime.mlflow import get_version, get_version_number
-    from runtime.mlflow.releases.store import read_digest
-
-    if report.candidate.version is None:
-        raise ValueError("the service does not compare registered versions")
-    champion = get_version(policy.model, policy.champion)
-    candidate = get_version_number(policy.model, report.candidate.version)
-    for arm, version, release in (("champion", champion, report.champion), ("candidate", candidate, report.candidate)):
-        if version is None or (version.number, read_digest(version)) != (release.version, release.digest):
-            raise ValueError(
-                f"the report has {release.name} as the {arm}, but the registry now has another version: wait until "
-                "the service compares the present releases"
-            )
-    return candidate
 
 
 def _print(report: "Report", rule: "Rule") -> None:

@@ -1,12 +1,14 @@
 """Flows: graphs of the same stages, compiled as train, retrain, refresh, monitor or clean."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from kfp import dsl
 
 from components.catalog import final_component, pipeline_components
+from components.cluster.canary.spec import COMPONENT as CANARY
+from components.cluster.canary.spec import VERDICT
 from components.cluster.clean.spec import COMPONENT as CLEAN
 from components.cluster.clean.spec import RetentionPolicy
 from components.cluster.fetch.spec import COMPONENT as FETCH
@@ -21,7 +23,7 @@ from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.release.spec import COMPONENT as RELEASE
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
-from pipelines.policies import load_promotion, load_retention, load_thresholds
+from pipelines.policies import load_canary, load_promotion, load_retention, load_thresholds
 from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
@@ -73,7 +75,11 @@ class Flow:
             with dsl.If(decision.outputs[ACCEPTED] == TRUE, name="if-accepted"):
                 self._add_stages(SEARCH)
                 released = self._release()
-                if promotes:
+                if promotes and self.task.resources.canary is not None:
+                    decided = self.task(CANARY, self._canary(), registration=self.artifacts["registration"])
+                    with dsl.If(decided.after(released).outputs[VERDICT] == "promote", name="if-not-worse"):
+                        self._promote()
+                elif promotes:
                     self._promote().after(released)
                 self._push()
 
@@ -138,6 +144,11 @@ class Flow:
     def _promote(self, decide_only: bool = False) -> dsl.PipelineTask:
         section = {"policy": load_promotion().model_dump(mode="json"), "decide_only": decide_only}
         return self.task(PROMOTE, section, **{name: self.artifacts[name] for name in PROMOTE.inputs})
+
+    def _canary(self) -> dict[str, Any]:
+        policy, canary = load_promotion(), self.task.resources.canary
+        rule = {"rule": asdict(load_canary()), "champion": policy.champion, "lock_timeout": policy.lock_timeout}
+        return rule | (canary.model_dump(mode="json") if canary else {})
 
     def _release(self) -> dsl.PipelineTask:
         return self.task(RELEASE, {}, **{name: self.artifacts[name] for name in RELEASE.inputs})

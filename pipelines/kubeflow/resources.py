@@ -34,6 +34,14 @@ class Monitoring(StrictModel):
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 
+class Canary(StrictModel):
+    """Which services decide on a version before its promotion."""
+
+    services: list[str] = Field(min_length=1, description="addresses, or dns+http://NAME:PORT for all pods of a name")
+    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="counts of the services, which outlive their replicas")
+    hours: float = Field(gt=0, description="longest time to wait; less than the time-out of the step 'canary'")
+
+
 class Retention(StrictModel):
     """What the flow ``clean`` does."""
 
@@ -70,6 +78,7 @@ class Resources(StrictModel):
     trainer: Trainer
     monitoring: Monitoring
     retention: Retention
+    canary: Canary | None = Field(default=None, description="null: the flow retrain promotes an accepted model at once")
     default: StepResources
     steps: dict[str, StepResources]
 

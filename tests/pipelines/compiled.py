@@ -33,6 +33,7 @@ def compile_text(
     flow: FlowName = "train",
     promote: bool = True,
     cache: bool = True,
+    canary: bool = False,
 ) -> str:
     """Return the compiled pipeline.
 
@@ -42,19 +43,21 @@ def compile_text(
         flow: graph of the stages.
         promote: whether an accepted version is promoted.
         cache: whether finished steps come from the cache.
+        canary: whether services decide before a promotion.
     """
-    return _compile(json.dumps(values), push, nodes, flow, promote, cache)
+    return _compile(json.dumps(values), push, nodes, flow, promote, cache, canary)
 
 
 @functools.cache
-def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool, cache: bool) -> str:
+def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool, cache: bool, canary: bool) -> str:
     cluster = resources.load()
     training = cluster.for_step("train_embedding").model_copy(update={"nodes": nodes})
     steps = {**cluster.steps, "train_embedding": training}
     # A run on this machine does not push, and keeps its checkpoints on the disk.
     checkpoints = cluster.checkpoints if push else None
     changes = {"push": push, "promote": promote, "cache": cache, "steps": steps, "checkpoints": checkpoints}
-    cluster = cluster.model_copy(update=changes)
+    services = resources.Canary(services=["dns+http://search:8080"], folder="s3://bucket/canary", hours=72)
+    cluster = cluster.model_copy(update=changes | {"canary": services if canary else None})
     with quick_callers():
         return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION, flow)
 

@@ -28,6 +28,8 @@ def check_buckets(subject: Subject) -> Iterator[str]:
         monitoring = subject.resources.monitoring
         writable.append(monitoring.folder)
         readable |= {*monitoring.queries, *([monitoring.probes] if monitoring.probes else [])}
+    if "retrain" in subject.flows and subject.resources.canary is not None:
+        writable.append(subject.resources.canary.folder)
     checks = [(storage.check_writable, address) for address in writable]
     checks += [(storage.check_readable, address) for address in sorted(readable)]
     for check, address in checks:

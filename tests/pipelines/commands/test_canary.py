@@ -1,14 +1,8 @@
 """The command on reports of simulated clients, with a real registry and a real promotion."""
 
-import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import mlflow
 import pytest
@@ -20,37 +14,9 @@ from bifocal.serving.canary.services import _addresses
 from pipelines.__main__ import main
 from runtime.artifacts import write_json
 from runtime.mlflow.registry import RELEASE_TAG
-from tests.bifocal.serving.canary.reports import BAD, GOOD, report_of
+from tests.bifocal.serving.canary.reports import BAD, GOOD, report_of, serve_reports
 from tests.components.cluster.promote.versions import POLICY, decisions, number_of, register
 from tests.components.cluster.promote.versions import decide as promote
-
-
-@contextmanager
-def serve_reports(contents: list[Any]) -> Iterator[list[str]]:
-    """Yield the addresses of services that answer with these texts."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            number = int(self.path.split("/")[1])
-            found = contents[number] if self.path.endswith("/api/v1/comparison") else None
-            body = json.dumps(found).encode()
-            self.send_response(404 if found is None else 200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: Any) -> None:
-            """Write nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(len(contents))]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def run(artifacts: Path, *reports: Report, state: str = "running", more: tuple[str, ...] = ()) -> str:
@@ -112,7 +78,7 @@ def test_counts_of_replicas_that_ended_decide_too(
     other = replace(report_of(BAD, BAD, 400), candidate=Release("bifocal version 3", 3, "digest 3"))
     write_json(tmp_path / "counts" / "other.json", other.to_json())
     looks: list[float] = []
-    module = sys.modules["pipelines.commands.canary"]  # the package has a command of this name
+    module = sys.modules["components.cluster.canary.run"]
     monkeypatch.setattr(module, "sleep", looks.append)
     monkeypatch.setattr(module, "monotonic", lambda: 600.0 * len(looks))
     last = report_of(GOOD, GOOD, 50)  # in the place of the second

@@ -1,5 +1,6 @@
 """The flows retrain, refresh and monitor: which steps run, with a fake engine."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,17 @@ def test_an_accepted_model_is_released_and_not_promoted_if_nothing_is_to_be_prom
     assert engine.started.count("promote") == 1
     assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":true') == 1
     assert '"promote":false' in engine.messages["find_changes"]["inputs"]["parameterValues"]["parameters"]
+
+
+@pytest.mark.parametrize(("verdict", "promotions"), [("promote", 2), ("withdraw", 1), ("wait", 1)])
+def test_a_canary_decides_between_release_and_promotion(tmp_path: Path, verdict: str, promotions: int) -> None:
+    engine = FakeEngine(parameters={"changed": "true", "accepted": "true", "verdict": verdict})
+    text = compile_text(push=False, flow="retrain", canary=True)
+    LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
+    assert engine.started.index("release") < engine.started.index("canary")
+    assert engine.started.count("promote") == promotions
+    given = json.loads(engine.messages["canary"]["inputs"]["parameterValues"]["parameters"])["canary"]
+    assert (given["hours"], given["champion"], given["rule"]["searches"]) == (72, "champion", 2000)
 
 
 def test_the_previous_version_is_refreshed_before_a_rollback(tmp_path: Path) -> None:

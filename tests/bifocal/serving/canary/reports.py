@@ -1,4 +1,11 @@
-"""Reports of simulated clients."""
+"""Reports of simulated clients, and services that answer with them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import numpy as np
 
@@ -23,3 +30,31 @@ def report_of(champion: dict[str, float], candidate: dict[str, float], searches:
             if generator.random() < truth.get("clicks", 0.0):
                 counts.add_click(group)
     return report
+
+
+@contextmanager
+def serve_reports(contents: list[Any]) -> Iterator[list[str]]:
+    """Yield the addresses of services that answer with these texts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            number = int(self.path.split("/")[1])
+            found = contents[number] if self.path.endswith("/api/v1/comparison") else None
+            body = json.dumps(found).encode()
+            self.send_response(404 if found is None else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Write nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(len(contents))]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,1 @@
+"""Decide on a candidate by the searches of clients."""
