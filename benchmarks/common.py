@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
+from benchmarks.measures import measure_hash
 from bifocal.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,7 @@ class Result:
         at_most: whether the bar is an upper limit.
         reference: floor or peer of the same run.
         date: day of the measurement, ISO 8601.
+        measure: hash of the metrics that gave the value, see ``benchmarks.measures``; "" if it was not recorded.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Result:
     at_most: bool = False
     reference: str = ""
     date: str = ""
+    measure: str = ""
 
     @property
     def verdict(self) -> str:
@@ -60,6 +63,7 @@ class Report:
 
     def __init__(self, benchmark: str) -> None:
         self.benchmark = benchmark
+        self.measure = measure_hash(benchmark)
         self.results: list[Result] = []
 
     def add(
@@ -73,8 +77,8 @@ class Report:
         reference: str = "",
     ) -> None:
         """Record a value and print it in one line, with its bar and verdict."""
-        bar = at_most if at_most is not None else at_least
-        result = Result(name, value, unit, bar, at_most is not None, reference, date.today().isoformat())
+        bar, today = at_most if at_most is not None else at_least, date.today().isoformat()
+        result = Result(name, value, unit, bar, at_most is not None, reference, today, self.measure)
         self.results.append(result)
         line = f"{name:<58} {value:10.4g} {unit:<12} {reference}"
         print(f"{line:<84}  {result.limit}  {result.verdict}".rstrip(), flush=True)

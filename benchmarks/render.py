@@ -4,10 +4,13 @@ import ast
 from pathlib import Path
 
 from benchmarks.common import RESULTS, read_results
+from benchmarks.measures import measure_hash
 
 README = Path(__file__).with_name("README.md")
 BEGIN = "<!-- rendered by 'python -m benchmarks render' from results/*.json -->\n"
 END = "<!-- end of the rendered part -->\n"
+OLDER = ", before its measure changed"
+"""After the date of a value that other code of the metrics gave."""
 GROUPS = ("speed", "quality", "robustness")
 
 
@@ -39,10 +42,12 @@ def _tables(results: Path) -> str:
             lines += ["No result.", ""]
             continue
         lines += ["| measured | value | bar | verdict | date |", "| --- | --- | --- | --- | --- |"]
+        measure = measure_hash(name)
         for result in read_results(file):
             name_and_reference = result.name + (f" ({result.reference})" if result.reference else "")
             value = f"{result.value:.4g} {result.unit}".rstrip()
-            cells = [name_and_reference, value, result.limit, result.verdict, result.date]
+            old = OLDER if result.measure and result.measure != measure else ""
+            cells = [name_and_reference, value, result.limit, result.verdict, result.date + old]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)

@@ -56,12 +56,12 @@ def import_closure(root: Path, modules: Iterable[str]) -> Closure:
         parent, _, attribute = name.rpartition(".")
         waiting += [parent] if parent else []
         if file := _file_of(root, name):
-            module = _read(source_path(root, file).read_bytes())
+            module = read_module(source_path(root, file).read_bytes())
             files[file] = module.hash
             files |= _data_files(root, file.rpartition("/")[0])
             waiting += module.imports
         elif parent and (package := _file_of(root, parent)):
-            deferred = _read(source_path(root, package).read_bytes()).deferred
+            deferred = read_module(source_path(root, package).read_bytes()).deferred
             waiting += [deferred[attribute]] if attribute in deferred else []
     return Closure(dict(sorted(files.items())), tuple(sorted(packages - sys.stdlib_module_names)))
 
@@ -90,7 +90,8 @@ def _data_files(root: Path, folder: str) -> dict[str, str]:
 
 
 @cache
-def _read(source: bytes) -> Module:
+def read_module(source: bytes) -> Module:
+    """Return the meaning and the imports of a file."""
     tree = ast.parse(source)
     deferred = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     modules = {

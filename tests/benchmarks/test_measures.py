@@ -1,0 +1,53 @@
+"""The hash of the metrics that gave a result."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benchmarks import render as tables
+from benchmarks.common import Result
+from benchmarks.measures import measure_hash
+
+FILES = {
+    "benchmarks/quality/x.py": "from benchmarks.tools import helper\nfrom bifocal.evaluation import Retrieval\n",
+    "benchmarks/tools.py": "from bifocal.metrics import recall\n",
+    "bifocal/evaluation/__init__.py": "from bifocal.evaluation.retrieval import Retrieval, Other\n",
+    "bifocal/evaluation/retrieval.py": "from bifocal.metrics.ap import precision\nNOTE = 'text'\n",
+    "bifocal/metrics/__init__.py": "from bifocal.metrics.ranks import recall\nfrom bifocal.metrics.unused import x\n",
+    "bifocal/metrics/ranks.py": "from bifocal.metrics.ties import ties\n\ndef recall(): return ties()\n",
+    "bifocal/metrics/ties.py": "def ties(): return 1\n",
+    "bifocal/metrics/ap.py": "def precision(): return 2\n",
+    "bifocal/metrics/unused.py": "def x(): return 3\n",
+}
+
+
+def hash_of(**changed: str) -> str:
+    files = FILES | {f"bifocal/{name.replace('__', '/')}.py": text for name, text in changed.items()}
+    return measure_hash("quality.x", lambda path: files[path].encode() if path in files else None)
+
+
+@pytest.mark.parametrize("module", ["metrics__ties", "metrics__ap", "metrics__ranks"])
+def test_hash_follows_metrics_through_helpers_evaluators_and_packages(module: str) -> None:
+    source = FILES[f"bifocal/{module.replace('__', '/')}.py"]
+    assert hash_of(**{module: source.replace("return", "return 1 +")}) != hash_of()
+    assert hash_of(**{module: f'"""Words."""\n{source}# more words\n'}) == hash_of()
+
+
+def test_hash_ignores_other_metrics_and_texts_of_evaluators() -> None:
+    assert hash_of(metrics__unused="def x(): return 4\n") == hash_of()
+    assert hash_of(evaluation__retrieval=FILES["bifocal/evaluation/retrieval.py"].replace("text", "note")) == hash_of()
+    assert measure_hash("quality.y", {"benchmarks/quality/y.py": b"import json\n"}.get) == ""
+
+
+def test_table_marks_values_that_another_measure_gave(tmp_path: Path) -> None:
+    name, day = "quality.flickr8k", "2026-11-25"
+    results = [
+        Result("same", 1.0, date=day, measure=measure_hash(name)),
+        Result("other", 2.0, date=day, measure="0123456789ab"),
+        Result("not recorded", 3.0, date=day),
+    ]
+    (tmp_path / f"{name}.json").write_text(json.dumps([asdict(result) for result in results]))
+    lines = [line for line in tables.render(tmp_path).splitlines() if line.startswith(("| same", "| other", "| not"))]
+    assert [f"{day}, before its measure changed" in line for line in lines] == [False, True, False]
