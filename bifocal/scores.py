@@ -15,6 +15,7 @@ class Scores:
         textual: (M, M) between captions, for losses within a view; None if the model has none.
         word_scores: (N, M) of the captions' words: R_w of multi-level grounding, eq. (5); None for other models.
         sentence_scores: (N, M) of the captions as a whole: R_s of eq. (6d); None for other models.
+        cut: scores of the vectors cut to their first dimensions, while a model with ``cut_dims`` trains.
     """
 
     cross: Tensor
@@ -22,11 +23,13 @@ class Scores:
     textual: Tensor | None = None
     word_scores: Tensor | None = None
     sentence_scores: Tensor | None = None
+    cut: "tuple[Scores, ...]" = ()
 
     def float(self) -> "Scores":
         """Return the scores as float32, after a model in mixed precision."""
         others = (self.visual, self.textual, self.word_scores, self.sentence_scores)
-        return Scores(self.cross.float(), *(None if part is None else part.float() for part in others))
+        parts = (None if part is None else part.float() for part in others)
+        return Scores(self.cross.float(), *parts, cut=tuple(scores.float() for scores in self.cut))
 
 
 def check_matches(scores: Tensor, matches: Tensor) -> None:

@@ -9,6 +9,7 @@ from bifocal.evaluation.localization.object_localization import ObjectLocalizati
 from bifocal.evaluation.localization.phrase_localization import PhraseLocalization
 from bifocal.evaluation.localization.pointing_game import PointingGame
 from bifocal.evaluation.retrieval.baselines import Baselines
+from bifocal.evaluation.retrieval.cut_vectors import CutVectors
 from bifocal.evaluation.retrieval.judged_retrieval import JudgedRetrieval
 from bifocal.evaluation.retrieval.retrieval import Retrieval
 from bifocal.evaluation.semantic.semantic_retrieval import SemanticRetrieval

@@ -10,8 +10,8 @@ class BuildIndexParams(Params):
 
     factory: str = Field(
         min_length=1,
-        description="exact; an index_factory string of faiss, such as IVF4096,SQ8; or auto, which chooses by the "
-        "number of images, memory_mb and latency_ms",
+        description="exact; an index_factory string of faiss, such as IVF4096,SQ8, or with Cut64, before it for the "
+        "first 64 numbers of each vector; or auto, which chooses by the number of images, memory_mb and latency_ms",
     )
     memory_mb: float = Field(gt=0, description="memory that a search may need, megabytes of 10^6 bytes; read with auto")
     latency_ms: float = Field(gt=0, description="time of one query on one core, milliseconds; read with auto")

@@ -30,7 +30,9 @@ def new_scores(captions: int, dtype: torch.dtype = torch.float32, seed: int = 0)
     texts = nn.functional.normalize(torch.randn(captions, 5, generator=generator, dtype=torch.float64), dim=1)
     cross = images @ texts.T
     values = (cross, images @ images.T, texts @ texts.T, cross / 2, cross**2)
-    return Scores(**{name: value.to(dtype).requires_grad_() for name, value in zip(FIELDS, values, strict=True)})
+    named = dict(zip(FIELDS, values, strict=True))
+    cut = Scores(**{name: value.to(dtype) / 2 for name, value in named.items()})
+    return Scores(**{name: value.to(dtype).requires_grad_() for name, value in named.items()}, cut=(cut,))
 
 
 def new_matches(name: str, captions: int) -> Tensor:
@@ -46,7 +48,8 @@ def gradients(scores: Scores) -> list[Tensor]:
 
 
 def permuted(scores: Scores, order: Tensor) -> Scores:
-    return Scores(**{name: getattr(scores, name).detach()[order][:, order] for name in FIELDS})
+    fields = {name: getattr(scores, name).detach()[order][:, order] for name in FIELDS}
+    return Scores(**fields, cut=tuple(permuted(cut, order) for cut in scores.cut))
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))

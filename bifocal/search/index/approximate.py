@@ -1,5 +1,6 @@
 """Approximate search with faiss: the index for a collection, and its candidates for queries."""
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,7 @@ class ApproximateIndex:
         faiss = import_faiss()
         count, dimension = vectors.shape
         try:
-            index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+            index = _new_index(faiss, dimension, factory)
             inverted = faiss.try_extract_index_ivf(index)
             wanted = max(BATCH, TRAINING_PER_LIST * (inverted.nlist if inverted is not None else 0))
             rows = np.sort(np.random.default_rng(seed).permutation(count)[:wanted])
@@ -132,6 +133,23 @@ class ApproximateIndex:
         """Map an index from its file."""
         faiss = import_faiss()
         return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY), file)
+
+
+def _new_index(faiss: Any, dimension: int, factory: str) -> Any:
+    """Return an empty index by an ``index_factory`` string. ``Cut64,FACTORY`` compares the first 64 numbers of each
+    vector, divided by their norm, as a model with ``cut_dims`` was trained.
+    """
+    cut = re.fullmatch(r"Cut(\d+),(.+)", factory)
+    size, kind = (int(cut[1]), cut[2]) if cut else (dimension, factory)
+    # Signs are compared by their Hamming distance, which faiss builds only for L2.
+    metric = faiss.METRIC_L2 if kind.startswith("LSH") else faiss.METRIC_INNER_PRODUCT
+    if cut is None:
+        return faiss.index_factory(size, kind, metric)
+    if not 0 < size < dimension:
+        raise ValueError(f"{factory} cuts vectors of {dimension} numbers to {size}: give fewer, and at least 1")
+    index = faiss.IndexPreTransform(faiss.NormalizationTransform(size, 2.0), faiss.index_factory(size, kind, metric))
+    index.prepend_transform(faiss.RemapDimensionsTransform(dimension, size, False))
+    return index
 
 
 def import_faiss() -> Any:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.index.approximate import choose_factory
+from bifocal.search.index.approximate import ApproximateIndex, choose_factory
 from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt, recall_at
 
 D = 16
@@ -49,7 +49,7 @@ def overlap(a: list[list[int]], b: list[list[int]]) -> float:
     return sum(len(set(x) & set(y)) for x, y in zip(a, b, strict=True)) / sum(map(len, a))
 
 
-@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4"])
+@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4", "SQ8", "Cut12,SQ8"])
 def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
 ) -> None:
@@ -66,6 +66,22 @@ def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     ).stat().st_size  # fmt: skip
     by_row = {hit.row: hit.score for hit in Search(exact).batch(queries[:1], 2000)[0]}
     assert all(hit.score == by_row[hit.row] for hit in Search(opened).batch(queries[:1], 10)[0])
+
+
+def test_cut_and_binary_indexes_find_the_best_by_first_numbers_and_signs(
+    exact: SearchIndex, queries: NDArray[np.float64]
+) -> None:
+    """Candidates by NumPy; all of them are ranked by the whole vectors."""
+    vectors = np.asarray(exact.vectors, dtype=np.float64)
+    units = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    cut = vectors[:, :12] / np.linalg.norm(vectors[:, :12], axis=1, keepdims=True)
+    equal_signs = np.sign(units) @ np.sign(vectors).T
+    for factory, scores in (("Cut12,Flat", units[:, :12] @ cut.T), ("LSH", equal_signs)):
+        found = ApproximateIndex.build(vectors, factory).search(units.astype(np.float32), 40, None)
+        worst = np.sort(scores, axis=1)[:, -40]
+        assert (np.take_along_axis(scores, found, axis=1) >= worst[:, None] - 1e-6).all()
+    with pytest.raises(ValueError, match="cuts vectors of 16 numbers to 16"):
+        ApproximateIndex.build(vectors, "Cut16,Flat")
 
 
 def test_the_effort_is_the_least_that_reaches_the_recall() -> None:
