@@ -1,0 +1,1 @@
+"""Trained models in the interfaces of public benchmarks: CLIP_benchmark and MTEB."""
