@@ -72,7 +72,7 @@ demo-model: setup
 wheel-test: setup
 	pytest tests/rehearsals/wheel.py --numprocesses 0 --capture no
 
-# All systems, or one: make leaderboard ONLY=SMILE
+# All systems, or one: make leaderboard ONLY=SMILE. 11 trainings of each; finished ones are kept: run it again to continue.
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard $(if $(ONLY),--only "$(ONLY)")
 

@@ -1,0 +1,98 @@
+"""The leaderboard of scenes: equal searches, resumed trainings, and paired differences."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.quality import leaderboard as board
+from benchmarks.scenes_page import Tuned, page
+from benchmarks.tuning import Search, Trial, difference, read_search, with_trial
+from components.catalog import configurable_components
+from runtime.parameters import validate
+
+SEARCH = read_search(board.SEARCH)
+
+
+def test_every_system_has_the_same_trials_within_the_space() -> None:
+    assert read_search(board.SEARCH) == SEARCH
+    assert (SEARCH.trials[0], len(SEARCH.trials), SEARCH.seeds) == (Trial(), 8, (1, 2, 3))
+    assert len(set(SEARCH.trials)) == 8
+    for trial in SEARCH.trials:
+        assert 0.3 <= trial.learning_rate <= 3.0
+        assert 0.5 <= trial.scale <= 2.0
+        assert trial.batch_size in (0.5, 1.0, 2.0)
+    assert SEARCH.differs.keys() == board.SYSTEMS.keys()
+
+
+@pytest.mark.parametrize("name", sorted({*board.SYSTEMS} - {"CCA"}))
+def test_a_trial_multiplies_the_values_of_the_recipe(name: str) -> None:
+    values = board.values_of(board.SYSTEMS[name], [])
+    before = json.dumps(values)
+    changed = with_trial(values, Trial(0.5, 2.0, 2.0))
+    assert json.dumps(values) == before
+    assert with_trial(values, Trial()) == values
+    validate(changed, configurable_components().values())
+    (recipe,), (phase,) = values["train_embedding"]["phases"], changed["train_embedding"]["phases"]
+    assert phase["learning_rate"] == recipe["learning_rate"] / 2
+    assert phase["batches"]["batch_size"] == 2 * recipe["batches"]["batch_size"]
+    of_recipe, of_trial = (values.get("losses", [values]) for values in (recipe["loss"], phase["loss"]))
+    for one, other in zip(of_recipe, of_trial, strict=True):
+        scaled = {"margin": 2.0, "temperature": 2.0, "sharpness": 0.5}
+        assert other == {key: value * scaled[key] if key in scaled else value for key, value in one.items()}
+        assert one != other
+
+
+def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training and measuring are replaced: this tests the search."""
+    trained: list[tuple[float, int]] = []
+
+    def train(name: str, values: Any, home: Path, seed: int) -> tuple[float, float]:
+        rate = values["train_embedding"]["phases"][0]["learning_rate"]
+        trained.append((rate, seed))
+        return rate, 0.5
+
+    monkeypatch.setattr(board, "train_values", train)
+    monkeypatch.setattr(board, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split})
+    search = Search((Trial(), Trial(3.0), Trial(0.5)), (1, 2), {})
+    budget = iter([True, True] + [False] * 9)
+    unfinished = board.tune("WSABIE", search, [], tmp_path, lambda: next(budget))
+    assert (len(unfinished.validation), unfinished.chosen, unfinished.seeds) == (2, None, {})
+    for _ in range(2):
+        tuned = board.tune("WSABIE", search, [], tmp_path, lambda: True)
+        assert tuned.chosen == Trial(3.0)
+        assert tuned.seeds[2] == {"recall sum": pytest.approx(0.3), "split": "test", "minutes": 0.5}
+    assert trained == [(rate, 1) for rate in (0.001, 0.003, 0.0005)] + [(0.003, 1), (0.003, 2)]
+    assert board.tune("WSABIE", search, ["seed=5"], tmp_path, lambda: False).validation == {}
+
+
+def test_differences_are_paired_by_image_and_seed() -> None:
+    random = np.random.default_rng(0)
+    first = {seed: (100 * random.random(40)).tolist() for seed in (1, 2, 3)}
+    row = {seed: [value + 5 for value in first[seed]] for seed in (2, 3)} | {4: [0.0] * 40}
+    assert difference(row, first) == pytest.approx((5.0, 5.0, 5.0))
+    assert difference({4: [0.0] * 40}, first) is None
+
+
+def test_page_has_means_differences_and_choices() -> None:
+    recalls = {f"{way} R@{k}": 50.0 for way in ("caption", "image") for k in (1, 5, 10)}
+    one = recalls | {"recall sum": 300.0, "images": [300.0] * 9, "minutes": 1.0}
+    two = recalls | {"recall sum": 290.0, "images": [290.0] * 9, "minutes": 2.0}
+    results = {
+        "SMILE": Tuned({Trial(): 299.0}, Trial(), {1: one, 2: two}),
+        "BEAN": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),
+        "WSABIE": Tuned({Trial(): 200.0}),
+    }
+    text = page(results, SEARCH, {"caption R@1": 0.4})
+    lines = [line for line in text.splitlines() if line.startswith(("| SMILE", "| BEAN", "| WSABIE", "| chance"))]
+    assert "| 2 | 50.0 ± 0.0 |" in lines[0]
+    assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - |" in lines[0]
+    assert lines[1].endswith("| 290.0 | - | - | 2.0 | -10.0 (-10.0 to -10.0) |")
+    assert "| 0.4 | - |" in lines[2]
+    assert lines[3:] == ["| SMILE | 1 | 1 | 1 | 299.0 | 299.0 | 1 |", "| BEAN | 2 | 1 | 1 | 250.0 | 280.0 | 2 |",
+                         "| WSABIE | - | - | - | 200.0 | - | 1 |"]  # fmt: skip
+    assert "Not trained yet: WSABIE." in text
