@@ -47,7 +47,7 @@ def measure(
     own = np.array([index.row(item_id) for item_id in ids])
     images = np.random.default_rng(0).permutation(sorted(set(ids)))
     fitted = np.isin(ids, images[: len(images) // 2])
-    described, near = relevant_rows(index.items, texts, own.tolist()), list(near_rows(index.items, texts, own.tolist()))
+    described, near = relevant_rows(index.items, texts, own.tolist()), list(near_rows(index, texts, own.tolist()))
 
     def half(rows: list[NDArray[Any]], chosen: NDArray[np.bool_]) -> list[NDArray[Any]]:
         return [rows[number] for number in np.flatnonzero(chosen)]

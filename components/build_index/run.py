@@ -42,7 +42,7 @@ def run(
     known = captions.of(built)
     texts, own = (list(compress(values, known)) for values in (captions.texts, captions.item_ids))
     rows = [built.row(item_id) for item_id in own]
-    described, near = relevant_rows(built.items, texts, rows), near_rows(built.items, texts, rows)
+    described, near = relevant_rows(built.items, texts, rows), near_rows(built, texts, rows)
     try:
         built.calibration = calibrate(built, queries[known], own, described, near)
     except TooFewPairs as error:

@@ -7,12 +7,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bifocal.search.index.index import SearchIndex
+
 SAMPLE = 2000
 """Captions whose similarity to the other captions of their item is measured."""
 SHARE = 0.5
 """Share of the captions that reach the level with another caption of their own item."""
 NEAR = 0.05
 """Cosine of tf-idf vectors from which a caption comes near a sentence: they share at least one uncommon word."""
+CAPTIONS = 5
+"""Captions that tell what an image shows; a similar image takes the place of two that are missing. Chosen by written
+queries on 300 to 3,000 photographs with one caption and with five.
+"""
 BATCH = 64
 
 
@@ -24,11 +30,33 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
     return list(_rows(items, sentences, own, None))
 
 
-def near_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+def near_rows(index: SearchIndex, sentences: Sequence[str], own: Sequence[int]) -> Iterator[NDArray[np.int64]]:
     """Yield the rows of the items that come near each sentence: its own item, and items with a caption whose cosine
     of tf-idf vectors is at least ``NEAR``. Without them, the sentence names something that the collection lacks.
+
+    A single caption leaves out most of what its image shows. So with c < ``CAPTIONS`` captions per item, the
+    (``CAPTIONS`` - c) // 2 images most similar to one that comes near come near, too.
     """
-    return _rows(items, sentences, own, NEAR)
+    similar = _similar_rows(index)
+    for rows in _rows(index.items, sentences, own, NEAR):
+        yield rows if similar is None else np.union1d(rows, similar[rows])
+
+
+def _similar_rows(index: SearchIndex) -> NDArray[np.int64] | None:
+    """Return the rows (N, n) of each item and of the items most similar to it; None with enough captions, or none."""
+    if "captions" not in index.items.column_names:
+        return None
+    captions = index.items["captions"].combine_chunks()
+    counts, live = np.diff(captions.offsets.to_numpy()), np.flatnonzero(~index.removed)
+    count = (CAPTIONS - round(counts[counts > 0].mean())) // 2 if counts.any() else 0
+    if count <= 0:
+        return None
+    similar = np.arange(len(index.ids))[:, None].repeat(min(count + 1, len(live)), axis=1)
+    for start in range(0, len(live), BATCH):
+        rows = live[start : start + BATCH]
+        found, _ = index.nearest(np.asarray(index.vectors[rows], np.float32), similar.shape[1], ~index.removed)
+        similar[rows] = np.where(found < 0, similar[rows], found)
+    return similar
 
 
 def _rows(

@@ -19,8 +19,8 @@ SPARE = 100
 """Results beyond these that are searched at once: most sentences describe fewer items."""
 FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
-CONFIDENCE = 0.95
-"""Confidence that the threshold keeps this share with new queries."""
+CONFIDENCE, EVEN = 0.95, 0.5
+"""Confidence that the threshold of relevance, or of presence, keeps this share with new queries."""
 MIN_PAIRS, FOLDS, BINS = 20, 5, 10
 
 
@@ -39,6 +39,8 @@ def calibrate(
     it describes (``relevant_rows``, by default its own). A missing item counts as an error.
 
     The presence is fitted on searches without ``near_rows``, the items that come near the query; None for no presence.
+    All searches of the whole collection have a match there. Its threshold is not cautious: captions leave out what
+    images show, so some of the searches without a match have one, and a notice on a right result costs more.
     """
     if len(queries) < MIN_PAIRS or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
         raise TooFewPairs(
@@ -60,15 +62,18 @@ def calibrate(
         scores[count:], enough = results_without(index, queries, near_rows)
         if enough.sum() >= MIN_PAIRS and len(np.unique(own[enough])) >= FOLDS:
             both = np.concatenate([enough, enough])
-            presence = fit_level(scores[both], relevant[both], own[enough])
+            matches = np.arange(both.sum()) < enough.sum()
+            presence = fit_level(scores[both], matches, own[enough], confidence=EVEN)
     return Calibration(**asdict(fitted), presence=presence)
 
 
-def fit_level(scores: Array, relevant: Array, own: Array, references: Array | None = None) -> Level | None:
+def fit_level(
+    scores: Array, relevant: Array, own: Array, references: Array | None = None, confidence: float = CONFIDENCE
+) -> Level | None:
     """Fit a level on searches with and without a match; None if some folds have no relevant result.
 
     ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the queries' items.
-    With ``references`` (Q,), they take the place of the margin.
+    With ``references`` (Q,), they take the place of the margin. For ``confidence`` see ``allowed_share``.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -87,7 +92,8 @@ def fit_level(scores: Array, relevant: Array, own: Array, references: Array | No
         model.fit(variables[others], relevant[others])
         predicted[held_out] = model.predict_proba(variables[held_out])[:, 1]
         fitted = others[without[others]]
-        found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], len(np.unique(both[fitted])))
+        allowed = allowed_share(len(np.unique(both[fitted])), confidence)
+        found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], allowed)
     model.fit(variables, relevant)
     weight = float(model.coef_[0, 1])
     return Level(
@@ -95,7 +101,7 @@ def fit_level(scores: Array, relevant: Array, own: Array, references: Array | No
         score=float(model.coef_[0, 0]),
         margin=weight if references is None else 0.0,
         reference=0.0 if references is None else weight,
-        threshold=_threshold(model, variables[without], len(np.unique(own))),
+        threshold=_threshold(model, variables[without], allowed_share(len(np.unique(own)), confidence)),
         error=calibration_error(predicted, relevant),
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
@@ -103,20 +109,20 @@ def fit_level(scores: Array, relevant: Array, own: Array, references: Array | No
     )
 
 
-def allowed_share(items: int) -> float:
+def allowed_share(items: int, confidence: float = CONFIDENCE) -> float:
     """Return the largest share of false positives among held-out queries whose upper bound (Clopper and Pearson, 1934)
-    is ``FALSE_POSITIVES``.
+    is ``FALSE_POSITIVES`` with a confidence.
     """
     from scipy.stats import binom
 
     # One false positive more than this number would be as likely with a higher rate.
-    return max(int(binom.ppf(1 - CONFIDENCE, items, FALSE_POSITIVES)) - 1, 0) / items
+    return max(int(binom.ppf(1 - confidence, items, FALSE_POSITIVES)) - 1, 0) / items
 
 
-def _threshold(model: "LogisticRegression", variables: Array, items: int) -> float:
-    """Return the lowest probability that few results (n, 2) of queries without a match reach."""
+def _threshold(model: "LogisticRegression", variables: Array, allowed: float) -> float:
+    """Return the lowest probability that at most an allowed share of results (n, 2) without a match reaches."""
     probabilities = model.predict_proba(variables)[:, 1]
-    return float(np.quantile(probabilities, 1 - allowed_share(items), method="higher")) + 1e-9
+    return float(np.quantile(probabilities, 1 - allowed, method="higher")) + 1e-9
 
 
 def first_results(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bifocal.search import SearchIndex
+from bifocal.search.calibration import caption_relevance
 from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.calibration.caption_relevance import NEAR, near_rows, relevant_rows
 from bifocal.search.calibration.fitting import first_results
@@ -21,6 +22,16 @@ CAPTIONS = [
 ]
 SENTENCES = ["a dog on grass", "a ship", "nothing known here"]
 OWN = [1, 3, 2]
+
+
+@pytest.fixture
+def captions_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caption_relevance, "CAPTIONS", 1)
+
+
+def index_of(captions: list[list[str]], vectors: np.ndarray | None = None) -> SearchIndex:
+    items = pa.table({"item_id": [str(row) for row in range(len(captions))], "captions": captions})
+    return SearchIndex(items, np.eye(len(captions), dtype=np.float16) if vectors is None else vectors)
 
 
 def cosine(first: dict[str, float], second: dict[str, float]) -> float:
@@ -63,21 +74,39 @@ def test_a_sentence_describes_items_with_a_similar_caption() -> None:
     assert found[2] == [2]
 
 
+@pytest.mark.usefixtures("captions_suffice")
 def test_a_sentence_comes_near_items_that_share_a_rare_word() -> None:
-    items = pa.table({"item_id": [str(row) for row in range(5)], "captions": CAPTIONS})
-    sentences, own = ["a white dog swims", "a ship", "nothing known here"], OWN
-    near = [rows.tolist() for rows in near_rows(items, sentences, own)]
+    index, sentences = index_of(CAPTIONS), ["a white dog swims", "a ship", "nothing known here"]
+    near = [rows.tolist() for rows in near_rows(index, sentences, OWN)]
     assert near == [[0, 1, 4], [3], [2]]
-    assert [rows.tolist() for rows in near_rows(items, SENTENCES, OWN)] == expected_rows(NEAR)
+    assert [rows.tolist() for rows in near_rows(index, SENTENCES, OWN)] == expected_rows(NEAR)
 
 
+@pytest.mark.parametrize(("captions", "similar"), [(1, 2), (2, 1), (3, 1), (4, 0), (5, 0)])
+def test_similar_images_take_the_place_of_missing_captions(captions: int, similar: int) -> None:
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(100, 4))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    words = [f"thing{row // 10}" for row in range(100)]
+    index = index_of([[word] * captions for word in words], vectors.astype(np.float32))
+    index.removed[:3] = True
+    cosines = vectors @ vectors.T
+    for row, near in zip((20, 95), near_rows(index, [words[20], words[95]], [20, 95]), strict=True):
+        of_captions = {other for other in range(100) if words[other] == words[row]}
+        expected = set(of_captions)
+        for other in of_captions:
+            best = sorted((each for each in range(3, 100) if each != other), key=lambda each: -cosines[other, each])
+            expected |= set(best[:similar])
+        assert near.tolist() == sorted(expected)
+
+
+@pytest.mark.usefixtures("captions_suffice")
 def test_one_shared_word_of_two_long_sentences_brings_an_item_near() -> None:
     """A dog on a beach would otherwise stand for the absence of the dog in the snow of a sentence."""
     captions = [["a brown dog sleeps beside two old chairs near white umbrellas along some quiet sandy beach today"]]
     captions += [[text] for text in ("fresh snow", "tall trees", "red sleds", "woods at dusk", "children shout loudly")]
-    items = pa.table({"item_id": [str(row) for row in range(6)], "captions": captions})
     sentence = "dog fresh snow tall trees red sleds woods dusk"
-    assert [rows.tolist() for rows in near_rows(items, [sentence], [5])] == [[0, 1, 2, 3, 4, 5]]
+    assert [rows.tolist() for rows in near_rows(index_of(captions), [sentence], [5])] == [[0, 1, 2, 3, 4, 5]]
 
 
 @pytest.mark.parametrize("captions", [None, [[], []], [["!", "?"], []], [["a dog"], ["a dog"]]])
@@ -87,6 +116,9 @@ def test_without_captions_to_compare_only_own_items_fit(captions: list[list[str]
         columns if captions is None else {**columns, "captions": pa.array(captions, pa.list_(pa.string()))}
     )
     assert [rows.tolist() for rows in relevant_rows(items, ["a dog"], [1])] == [[1]]
+    index = SearchIndex(items, np.eye(2, dtype=np.float16))
+    if captions is None or not any(captions):
+        assert [rows.tolist() for rows in near_rows(index, ["a dog"], [1])] == [[1]]
 
 
 def test_first_results_leave_out_what_a_query_describes() -> None:

@@ -8,7 +8,15 @@ import pytest
 
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import DEPTH, Calibration, Level
-from bifocal.search.calibration.fitting import CONFIDENCE, FALSE_POSITIVES, allowed_share, calibrate, first_results
+from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
+from bifocal.search.calibration.fitting import (
+    CONFIDENCE,
+    EVEN,
+    FALSE_POSITIVES,
+    allowed_share,
+    calibrate,
+    first_results,
+)
 from bifocal.search.vectors import unit_vectors
 
 COUNT, D = 200, 12
@@ -55,17 +63,18 @@ def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(thr
     assert calibration.relevant == least
 
 
+@pytest.mark.parametrize(("confidence", "least"), [(CONFIDENCE, 59), (EVEN, 14)])
 @pytest.mark.parametrize("items", [20, 58, 59, 200, 1000])
-def test_the_allowed_share_is_the_largest_that_shows_the_rate(items: int) -> None:
+def test_the_allowed_share_is_the_largest_that_shows_the_rate(items: int, confidence: float, least: int) -> None:
     def chance_of_at_most(count: int) -> float:
         """Probability of so few false positives if the true rate is the limit."""
         return sum(
             math.comb(items, k) * FALSE_POSITIVES**k * (1 - FALSE_POSITIVES) ** (items - k) for k in range(count + 1)
         )
 
-    count = round(allowed_share(items) * items)
-    assert chance_of_at_most(count + 1) > 1 - CONFIDENCE
-    assert items < 59 or chance_of_at_most(count) <= 1 - CONFIDENCE
+    count = round(allowed_share(items, confidence) * items)
+    assert chance_of_at_most(count + 1) > 1 - confidence
+    assert items < least or chance_of_at_most(count) <= 1 - confidence
 
 
 def test_new_queries_exceed_the_rate_in_few_samples() -> None:
@@ -101,6 +110,31 @@ def test_absent_concepts_are_told_from_matches_better_than_near_misses() -> None
     assert calibration.found(scores).tolist() == (presence.probabilities(scores)[:, 0] >= presence.threshold).tolist()
     for row, hits in enumerate(Search(index_with(index, calibration)).batch(queries, 3, sentences=True)):
         assert hits.found == calibration.found(scores)[row]
+
+
+def test_notices_are_rare_on_right_results_with_captions_that_leave_things_out() -> None:
+    """Images of 30 things, 10 of each; the one caption of an image names its thing in half of the cases."""
+    found, absent = [], []
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        thing = np.arange(300) % 30
+        things = unit_vectors(random.normal(size=(30, 32)))
+        vectors = things[thing] + 0.09 * random.normal(size=(300, 32))
+        texts = [[f"thing{number}" if random.random() < 0.5 else f"other{random.integers(99)}"] for number in thing]
+        named = SearchIndex.of([str(row) for row in range(300)], vectors)
+        index = SearchIndex(named.items.append_column("captions", [texts]), named.vectors)
+        own = random.permutation(300)[:45].tolist()
+        asked = [f"thing{thing[row]}" for row in own]
+        queries = things[thing[own]] + 0.12 * random.normal(size=(len(own), 32))
+        described, near = relevant_rows(index.items, asked, own), near_rows(index, asked, own)
+        calibration = calibrate(index, queries, [str(row) for row in own], described, near)
+        new = things + 0.12 * random.normal(size=things.shape)
+        scores, right = first_results(index, new, [np.flatnonzero(thing == number) for number in range(30)])
+        reached = calibration.found(scores)
+        found += reached[:30][right[:30]].tolist()
+        absent += (~reached[30:]).tolist()
+    assert np.mean(found) >= 0.97
+    assert np.mean(absent) >= 0.95
 
 
 def index_with(index: SearchIndex, calibration: Calibration) -> SearchIndex:
