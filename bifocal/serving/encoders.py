@@ -1,12 +1,12 @@
 """The encoders of an exported model: sentences, images and features to the outputs of their ONNX graphs."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bifocal.damage import read_json
 from bifocal.serving.image_files import ImageFile
 from bifocal.serving.pixels import read_pixels
 from bifocal.serving.sessions import Array, open_session, run_graph
@@ -27,7 +27,7 @@ class ImageGraph:
         self.images = open_session(graph_file(directory, file), threads)
         backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
         self.backbone = open_session(backbone, threads) if backbone.is_file() else None
-        self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
+        self.preprocessing = read_json(preprocessing) if preprocessing.is_file() else {}
         self.mean, self.std = np.zeros((), np.float32), np.ones((), np.float32)
         if is_towers(directory):
             self.preprocessing, self.mean, self.std = read_preprocessing(directory)

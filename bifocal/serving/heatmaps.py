@@ -1,6 +1,5 @@
 """Heatmaps of a phrase in an image from ONNX graphs, by numpy, equal to the heatmaps of ``bifocal.localization``."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.damage import read_json
 from bifocal.datasets.resizing import center_box, shorter_size
 from bifocal.serving.encoders import Array, ImageGraph
 from bifocal.serving.image_files import ImageFile, file_bytes
@@ -32,7 +32,7 @@ class HeatmapModel:
                 f"{directory} has no {LOCALIZER}: the model has no localizer or reads published features, or it was "
                 "exported by an older version; train SMILEEncoder, BEANEncoder or MultiLevelEncoder, or export it again"
             )
-        description = json.loads(file.read_text())
+        description = read_json(file)
         self.encoder, self.vectors = encoder, str(description["vectors"])
         self.boxes = np.array(description["boxes"], dtype=np.float32)
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])

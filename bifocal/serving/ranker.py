@@ -1,6 +1,5 @@
 """Scores of images from the ONNX graph of a ranking head."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bifocal.damage import read_json
 from bifocal.serving.encoders import ImageGraph
 from bifocal.serving.image_files import gray_image
 from bifocal.serving.limits import Limits
@@ -21,7 +21,7 @@ class Ranker(ImageGraph):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, GRAPH)
-        self.labels: list[str] = json.loads((directory / LABELS).read_text())["labels"]
+        self.labels: list[str] = read_json(directory / LABELS)["labels"]
 
 
 class RankerModel:

@@ -1,6 +1,5 @@
 """Input of the text encoder from raw sentences."""
 
-import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 
+from bifocal.damage import read_json
 from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.serving.towers import TowerTokens, is_towers
 from bifocal.text.spelling import spell_sentences
@@ -52,7 +52,7 @@ class SentenceReader:
 
 def open_readers(folder: Path) -> list[Reader]:
     """Return the reader of a vectorizer's folder, or one for each vectorizer of a ``Concatenated``."""
-    name = json.loads((folder / "config.json").read_text())["name"]
+    name = read_json(folder / "config.json")["name"]
     if name == "Concatenated":
         parts = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
         return [reader for part in parts for reader in open_readers(part)]
@@ -67,7 +67,7 @@ def _clip(folder: Path) -> Reader:
     file = folder / TOKENIZER
     if not file.is_file():
         return _Library(folder)
-    padding = json.loads(file.read_text(encoding="utf-8")).get("padding") or {"pad_id": 0}
+    padding = read_json(file).get("padding") or {"pad_id": 0}
     return FixedLength(SubwordTokenizer.read(file), padding["pad_id"])
 
 

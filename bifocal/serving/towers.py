@@ -5,7 +5,6 @@
 open_clip describe their inputs.
 """
 
-import json
 import string
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bifocal.damage import read_json
 from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.serving.sessions import Array
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
@@ -40,7 +40,7 @@ def graph_file(directory: Path, name: str) -> Path:
 
 def read_preprocessing(directory: Path) -> tuple[dict[str, Any], Array, Array]:
     """Return the arguments of ``bifocal.serving.encoders.read_pixels``, and mean and deviation (3, 1, 1) of pixels."""
-    config = json.loads((directory / IMAGES / PREPROCESSING).read_text(encoding="utf-8"))
+    config = read_json(directory / IMAGES / PREPROCESSING)
     height, width = config["size"] if isinstance(config["size"], list) else 2 * [config["size"]]
     mode = config.get("resize_mode", "shortest")
     if height != width or mode not in ("shortest", "squash"):
@@ -57,11 +57,11 @@ class TowerTokens:
     """Ids (B, context length) of sentences, cleaned as by open_clip, which also repairs wrongly decoded text."""
 
     def __init__(self, directory: Path) -> None:
-        config = json.loads((directory / CONFIG).read_text(encoding="utf-8"))["text_cfg"]
+        config = read_json(directory / CONFIG)["text_cfg"]
         self.length = int(config.get("context_length", CONTEXT_LENGTH))
         self.canonical = config.get("tokenizer_kwargs", {}).get("clean") == "canonicalize"
         self.tokenizer = SubwordTokenizer.read(directory / TEXTS / TOKENIZER, self.length)
-        padding = json.loads((directory / TEXTS / TOKENIZER_CONFIG).read_text(encoding="utf-8"))["pad_token"]
+        padding = read_json(directory / TEXTS / TOKENIZER_CONFIG)["pad_token"]
         token = padding["content"] if isinstance(padding, dict) else padding
         self.padding = self.tokenizer.tokenizer.token_to_id(token) or 0
 

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bifocal.damage import read_json, read_whole
 from bifocal.text.tokens import PADDING, UNKNOWN
 
 
@@ -50,10 +51,10 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if not isinstance(content, dict) or content.get("words", [])[:2] != [PADDING, UNKNOWN]:
             raise ValueError(f"{path} is not a vocabulary: 'words' must begin with {PADDING!r}, {UNKNOWN!r}")
-        return cls(content["words"][2:], content["buckets"])
+        return read_whole(path, lambda _: cls(content["words"][2:], content["buckets"]))
 
     def _unknown_id(self, token: str) -> int:
         if not self.buckets or token == UNKNOWN:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.damage import read_json, read_whole
+
 Array = NDArray[Any]
 CALIBRATION, NAMES = "calibration.json", "names.npy"
 DEPTH = 10
@@ -98,10 +100,11 @@ class Calibration(Level):
         file = directory / CALIBRATION
         if not file.is_file():
             return None
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         presence = content.pop("presence", None)
-        names = np.load(directory / NAMES, allow_pickle=False) if (directory / NAMES).is_file() else None
-        return cls(**content, presence=None if presence is None else Level(**presence), names=names)
+        names = read_whole(directory / NAMES, np.load) if (directory / NAMES).is_file() else None
+        level = None if presence is None else read_whole(file, lambda _: Level(**presence))
+        return read_whole(file, lambda _: cls(**content, presence=level, names=names))
 
 
 def reference_scores(scores: Array) -> Array:

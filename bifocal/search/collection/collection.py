@@ -116,7 +116,7 @@ class Collection:
         try:
             # NumPy cannot map an empty file.
             array: NDArray[Any] = np.load(path, mmap_mode="r" if np.prod(shape) else None)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # NumPy also raises errors of its tokenizer
             raise ValueError(f"{path} cannot be read ({error}): embed the collection again") from error
         if array.shape != shape:
             raise ValueError(f"{path} has shape {array.shape}, expected {shape}: embed the collection again")

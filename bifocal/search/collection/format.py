@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.damage import read_json, read_whole
 from bifocal.durable import write_text
 from bifocal.search.collection.stat_cache import STATE_FIELDS
 
@@ -90,22 +91,29 @@ class Description:
             raise FileNotFoundError(
                 f"{file.parent} holds no complete collection (it has no {file.name}): embed it again"
             )
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         found = content.pop("schema_version", None), content.pop("dtype", None)
         if found != (SCHEMA_VERSION, "float16"):
             raise ValueError(
                 f"{file} has schema version {found[0]} and dtype {found[1]}, expected {SCHEMA_VERSION} and float16: "
                 "embed the collection again"
             )
-        model = ModelIdentity(**content.pop("model"))
-        return cls(model=model, shards=tuple(content.pop("shards")), **content)
+        return read_whole(
+            file,
+            lambda _: cls(model=ModelIdentity(**content.pop("model")), shards=tuple(content.pop("shards")), **content),
+        )
+
+
+def read_table(file: Path) -> pa.Table:
+    """Read a table; ``pyarrow.parquet.read_table`` imports pandas, which takes half a second."""
+    return read_whole(file, lambda path: pq.ParquetFile(path).read())
 
 
 def read_items(file: Path) -> pa.Table:
     """Read ``items.parquet``, with the columns of ``ITEMS_SCHEMA`` first."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder holds no complete collection")
-    table = pq.ParquetFile(file).read()  # read_table imports pandas: half a second
+    table = read_table(file)
     for expected in ITEMS_SCHEMA:
         if expected.name not in table.column_names:
             raise ValueError(f"{file} has no column {expected.name!r}: embed the collection again")

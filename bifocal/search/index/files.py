@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.damage import read_whole
 from bifocal.search.arrays import save_array
 from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.format import read_table
 from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
 from bifocal.search.vectors import FileVectors
@@ -67,12 +69,16 @@ def read_index(directory: Path, model: str | None) -> IndexParts:
     if model is not None:
         description.check_model(model)
     shape = (description.count, description.dimension)
-    return IndexParts(
-        pq.ParquetFile(directory / ITEMS).read(),  # without pandas, as "read_items"
-        FileVectors(directory / VECTORS, shape),
-        np.load(directory / BIAS) if (directory / BIAS).is_file() else None,
+    parts = IndexParts(
+        read_table(directory / ITEMS),
+        read_whole(directory / VECTORS, lambda file: FileVectors(file, shape)),
+        read_whole(directory / BIAS, np.load) if (directory / BIAS).is_file() else None,
         description,
-        None if description.factory is None else ApproximateIndex.open(directory / APPROXIMATE),
-        np.load(directory / REMOVED),
+        None if description.factory is None else read_whole(directory / APPROXIMATE, ApproximateIndex.open),
+        read_whole(directory / REMOVED, np.load),
         Calibration.read(directory),
     )
+    for file, part in ((ITEMS, parts.items), (BIAS, parts.bias), (REMOVED, parts.removed)):
+        if part is not None and len(part) != description.count:
+            raise ValueError(f"{directory / file} has {len(part)} rows, expected {description.count}: copy it again")
+    return parts

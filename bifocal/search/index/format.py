@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bifocal.damage import read_json, read_whole
 from bifocal.durable import write_text
 from bifocal.search.collection.format import ModelIdentity
 
@@ -51,15 +52,18 @@ class IndexDescription:
         file = directory / DESCRIPTION
         if not file.is_file():
             raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         version = content.pop("schema_version", None)
         if version != SCHEMA_VERSION:
             raise ValueError(f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the index again")
         model, measured = content.pop("model"), content.pop("measured")
-        return cls(
-            model=None if model is None else ModelIdentity(**model),
-            measured=None if measured is None else Measured(**measured),
-            **content,
+        return read_whole(
+            file,
+            lambda _: cls(
+                model=None if model is None else ModelIdentity(**model),
+                measured=None if measured is None else Measured(**measured),
+                **content,
+            ),
         )
 
     def check_model(self, sha256: str) -> None:

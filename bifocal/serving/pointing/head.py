@@ -1,7 +1,6 @@
 """The exported pointing head of a backbone."""
 
 import hashlib
-import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.damage import read_json
 from bifocal.serving.image_files import ImageFile, file_bytes
 from bifocal.serving.pixels import read_squares
 from bifocal.serving.pointing.equations import (
@@ -75,7 +75,7 @@ class ImageHead(ABC):
         if not (directory / DESCRIPTION).is_file() or not (directory / graph).is_file():
             raise FileNotFoundError(f"{directory} has no {DESCRIPTION} or no {graph}: it holds no such pointing head")
         self.directory = directory
-        self.description = json.loads((directory / DESCRIPTION).read_text())
+        self.description = read_json(directory / DESCRIPTION)
         self.graph = open_session(directory / graph, threads)
         self.sizes: tuple[int, ...] = tuple(self.description["sizes"])
         self.sigma: float = self.description["sigma"]

@@ -1,6 +1,5 @@
 """Similarity of a phrase to the classes of a backbone, by a sentence encoder or by words."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from snowballstemmer import stemmer
 
+from bifocal.damage import read_json
 from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.text.tokens import tokenize
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
@@ -62,7 +62,7 @@ class WordSimilarity:
     """
 
     def __init__(self, directory: Path) -> None:
-        content = json.loads((directory / CLASSES).read_text(encoding="utf-8"))
+        content = read_json(directory / CLASSES)
         self._stem = stemmer("english").stemWord
         self.synonyms = [[self._words(name) for name in synonyms] for synonyms in content["names"]]
         self.definitions = [self._words(definition) for definition in content["definitions"]]
