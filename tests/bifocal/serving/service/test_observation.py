@@ -1,13 +1,18 @@
-"""The log of the service as text for a terminal."""
+"""The log of the service, as JSON and as text for a terminal."""
 
 import logging
 import re
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bifocal.serving.service.observation import TextFormatter, is_news
+from bifocal.monitoring import read_queries
+from bifocal.serving.service.observation import JSONFormatter, TextFormatter, is_news
+from tests.bifocal.serving.runs import LoadedSource
+from tests.bifocal.serving.service.clients import SEARCH, client
 
 
 def request(route: str, status: int, **more: Any) -> logging.LogRecord:
@@ -44,3 +49,29 @@ def test_other_records_have_level_fields_and_traceback_without_credentials() -> 
 )
 def test_a_terminal_shows_no_answered_thumbnails(record: logging.LogRecord, shown: bool) -> None:
     assert is_news(record) == shown
+
+
+def test_queries_are_logged_only_if_asked_for(
+    source: LoadedSource, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    for asked in (False, True):
+        caplog.clear()
+        with caplog.at_level("INFO", "bifocal.requests"), client(source, log_queries=asked) as opened:
+            opened.post(SEARCH, json={"text": "a secret"})
+        fields = [record.fields for record in caplog.records if hasattr(record, "fields")]
+        assert ("a secret" in str(fields)) is asked
+    log = tmp_path / "service.log"
+    log.write_text("\n".join(JSONFormatter().format(record) for record in caplog.records))
+    always = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    assert read_queries([log], *always) == ["a secret"], "the monitor reads the log"
+
+
+def test_the_log_redacts_messages_fields_and_tracebacks() -> None:
+    formatter = JSONFormatter(lambda text: text.replace("S3cret", "***"))
+    try:
+        raise OSError("no answer from http://user:S3cret@host")
+    except OSError:
+        record = logging.makeLogRecord({"msg": "S3cret", "fields": {"reason": "S3cret"}, "exc_info": sys.exc_info()})
+    line = formatter.format(record)
+    assert "S3cret" not in line
+    assert line.count("***") >= 3
