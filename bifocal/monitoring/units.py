@@ -81,15 +81,14 @@ def _dependence(samples: Sequence[NDArray[Any]], units: Sequence[Labels], coarse
         means = averaging(member) @ vectors
         parts.append((means, np.unique(label[first], return_inverse=True)[1]))
     observed = sum(_within(means, label) for means, label in parts)
-    drawn = [sum(_within(random.permutation(means), label) for means, label in parts) for _ in range(PERMUTATIONS)]
+    drawn = [sum(_within(means, random.permutation(label)) for means, label in parts) for _ in range(PERMUTATIONS)]
     # A permutation that changes nothing is as large as the observed sum, up to rounding.
     scale = sum(float((means**2).sum()) for means, _ in parts)
     return (1 + sum(value >= observed - 1e-9 * scale for value in drawn)) / (PERMUTATIONS + 1)
 
 
 def _within(means: NDArray[Any], label: Labels) -> float:
-    order = np.argsort(label, kind="stable")
-    sums = np.add.reduceat(means[order], np.flatnonzero(np.diff(label[order], prepend=-1)), axis=0)
+    sums = csr_array((np.ones(len(label)), (label, np.arange(len(label))))) @ means
     return float((sums**2).sum())
 
 
