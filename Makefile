@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -29,6 +29,12 @@ repro: setup
 
 test: setup
 	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
+# tritonclient, kserve. 'make test' has those that take seconds. '.ci/run' installs what it can; the summary names what is missing.
+test-real: setup
+	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/routes/test_inference.py \
+	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
 
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
 # table of docs/papers.md. 'make test' rehearses one recipe, more briefly.

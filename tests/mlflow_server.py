@@ -61,10 +61,11 @@ def free_port() -> int:
     return port
 
 
-def start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def start_server(folder: Path, port: int, store: str | None = None) -> subprocess.Popen[bytes]:
     """Start the server as 'make mlflow' does; it accepts requests only for the hosts ``127.0.0.1[:any port]``."""
+    store = store or f"sqlite:///{folder}/mlflow.db"
     arguments = [
-        f"--backend-store-uri=sqlite:///{folder}/mlflow.db", f"--artifacts-destination={folder}/files", "--workers=1",
+        f"--backend-store-uri={store}", f"--artifacts-destination={folder}/files", "--workers=1",
         "--host=127.0.0.1", f"--port={port}", "--allowed-hosts=127.0.0.1,127.0.0.1:*",
     ]  # fmt: skip
     # Without its job queues, which are seven more processes.

@@ -55,6 +55,7 @@ def test_all_metrics_of_rules_and_dashboard_exist(exposed: str) -> None:
         assert set(NAME.findall(query)) <= names, query
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: Debian's package prometheus")
 def test_promtool_accepts_the_rules_and_their_tests() -> None:
     for command in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
@@ -62,6 +63,7 @@ def test_promtool_accepts_the_rules_and_their_tests() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed: Debian's package of it")
 def test_a_real_prometheus_scrapes_and_alerts(exposed: str, tmp_path: Path) -> None:
     import threading

@@ -164,6 +164,7 @@ def test_wrong_binary_bodies_and_unknown_outputs_are_answered_with_400(server: S
         assert status == 400, answer
 
 
+@pytest.mark.real
 def test_a_client_of_triton_gets_the_embeddings(server: Server, demo: TrainedModel) -> None:
     http = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
     client = http.InferenceServerClient(f"127.0.0.1:{server.port}")
