@@ -32,9 +32,14 @@ test: setup
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
 # tritonclient, kserve. 'make test' has those that take seconds. '.ci/run' installs what it can; the summary names what is missing.
-test-real: setup
+test-real: setup $(VENV)/kserve/ready
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/routes/test_inference.py \
+	  tests/bifocal/serving/service/routes/test_kserve.py \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
+
+# An environment of its own: kserve pins other versions. Without a package index, its test is skipped.
+$(VENV)/kserve/ready: | setup
+	-uv venv --quiet $(VENV)/kserve && uv pip install --quiet --python $(VENV)/kserve/bin/python "kserve>=0.15,<1" && touch $@
 
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
 # table of docs/papers.md. 'make test' rehearses one recipe, more briefly.

@@ -58,6 +58,7 @@ def inference_router(handlers: Handlers) -> APIRouter:
             raise HTTPException(404, f"there is no such version; this service has {found.version.model_hash}")
         return found
 
+    @router.get("/", include_in_schema=False)  # the protocol's OpenAPI has this path, its text the other
     @router.get("")
     async def server() -> ServerMetadata:
         """Return name and version of the server."""

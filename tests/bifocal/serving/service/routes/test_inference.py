@@ -32,6 +32,7 @@ def test_health_and_metadata(server: Server) -> None:
     ready = {"name": "bifocal", "ready": True}
     assert json.loads(server.get("/v2/models/bifocal/ready")[1]) == ready
     assert json.loads(server.get("/v2")[1])["name"] == "bifocal"
+    assert server.get("/v2/")[1] == server.get("/v2")[1]  # the path of the protocol's OpenAPI
     information = json.loads(server.get("/api/v1/info")[1])
     assert json.loads(server.get("/v2/models/bifocal")[1]) == {
         "name": "bifocal", "versions": [information["model_hash"]], "platform": "onnx_onnxv1",
