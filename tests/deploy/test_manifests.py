@@ -12,6 +12,7 @@ import pytest
 from kubernetes_validate import utils
 from starlette.testclient import TestClient
 
+from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings
@@ -23,7 +24,7 @@ from runtime import parameters
 from tests.pipelines.compiled import documents, quick_callers
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued", "search", "kserve")
+OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued", "search", "kserve", "kserve-oci")
 # The versions of Kubernetes that KFP 2.17 is tested with (its .github/workflows/api-server-tests.yml).
 VERSIONS = ("1.33", "1.36")
 # Kubernetes' own schemas do not cover the resources of Kueue and KServe.
@@ -80,7 +81,7 @@ def test_images_have_a_digest_or_are_of_this_machine(overlay: str, render: Rende
         assert re.fullmatch(r"localhost/\S+|\S+@sha256:[0-9a-f]{64}", container["image"])
 
 
-@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "mlflow", "kind", "search", "kserve"])
+@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "mlflow", "kind", "search", "kserve", "kserve-oci"])
 def test_pods_are_restricted(overlay: str, render: Render) -> None:
     documents = render(f"overlays/{overlay}")
     for name, pod in pods(documents):
@@ -152,7 +153,7 @@ def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> No
     assert min(prefixes.values()) * 24 * 3600 > 2 * longest
 
 
-@pytest.mark.parametrize("overlay", ["search", "kserve"])
+@pytest.mark.parametrize("overlay", ["search", "kserve", "kserve-oci"])
 def test_the_search_service_is_started_probed_and_ended_as_it_expects(overlay: str, render: Render) -> None:
     ((_, pod),) = pods(render(f"overlays/{overlay}"))
     (container,) = pod["containers"]
@@ -168,6 +169,17 @@ def test_the_search_service_is_started_probed_and_ended_as_it_expects(overlay: s
     assert Settings().body_seconds < GRACE_SECONDS
     mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
     assert mounts == {"/tmp": False, "/images": True}
+
+
+def test_the_service_reads_the_run_of_an_image_where_kserve_mounts_it(render: Render, demo: TrainedModel) -> None:
+    ((_, pod),) = pods(render("overlays/kserve-oci"))
+    (container,) = pod["containers"]
+    assert "--run=/mnt/models" in container["args"]
+    assert {"name": "STORAGE_URI", "value": "oci://localhost/bifocal-run:1"} in container["env"]
+    lines = (ROOT / "deploy/overlays/kserve-oci/Containerfile").read_text().splitlines()
+    copied = [line.split()[2:] for line in lines if line.startswith("COPY")]
+    assert {target for _, target in copied} == {f"/models/{source}" for source, _ in copied}
+    assert all((demo.directory / source).exists() for source, _ in copied)
 
 
 def test_the_search_service_is_scaled_protected_and_reaches_mlflow(render: Render) -> None:

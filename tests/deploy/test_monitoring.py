@@ -4,10 +4,12 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.request import urlopen
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -63,49 +65,74 @@ def test_promtool_accepts_the_rules_and_their_tests() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+class Service(BaseHTTPRequestHandler):
+    """A service with metrics, and the web hook of Alertmanager."""
+
+    text = ""
+    received: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self._answer(self.text)
+
+    def do_POST(self) -> None:
+        content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.received.extend(f"{alert['labels']['alertname']} {alert['labels']['test']}" for alert in content["alerts"])
+        self._answer("")
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 @pytest.mark.real
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed: Debian's package of it")
-def test_a_real_prometheus_scrapes_and_alerts(exposed: str, tmp_path: Path) -> None:
-    import threading
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-    text = exposed.replace('bifocal_monitor_crossed{test="images"} 0', 'bifocal_monitor_crossed{test="images"} 1')
-
-    class Service(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("prometheus", "prometheus-alertmanager"))),
+    reason="Debian's packages prometheus and prometheus-alertmanager are not installed",
+)
+def test_a_real_prometheus_scrapes_and_alertmanager_notifies(exposed: str, tmp_path: Path) -> None:
+    Service.text = exposed.replace(
+        'bifocal_monitor_crossed{test="images"} 0', 'bifocal_monitor_crossed{test="images"} 1'
+    )
+    Service.received.clear()
     service = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=service.serve_forever, daemon=True).start()
-    target, port = f"127.0.0.1:{service.server_address[1]}", free_port()
+    target, alertmanager = f"127.0.0.1:{service.server_address[1]}", f"127.0.0.1:{free_port()}"
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(FOLDER / "alerts.yaml")],
         "scrape_configs": [{"job_name": "bifocal", "static_configs": [{"targets": [target]}]}],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
     }
+    route = {
+        "receiver": "hook",
+        "group_wait": "0s",
+        "routes": [{"receiver": "hook", "matchers": ["alertname=BifocalDrift"]}],
+    }
+    receivers = [{"name": "hook", "webhook_configs": [{"url": f"http://{target}/hook"}]}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    options = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}"]
-    process = subprocess.Popen(["prometheus", *options], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump({"route": route, "receivers": receivers}))
+    commands = (
+        ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
+         f"--web.listen-address=127.0.0.1:{free_port()}"],
+        ["prometheus-alertmanager", "--config.file=alertmanager.yml", "--storage.path=alerts",
+         "--cluster.listen-address=", f"--web.listen-address={alertmanager}"],
+    )  # fmt: skip
+    processes = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) for command in commands]
     try:
-        deadline, firing = time.monotonic() + SECONDS, list[str]()
-        while not firing:
+        deadline = time.monotonic() + SECONDS
+        while "BifocalDrift images" not in Service.received:
             assert time.monotonic() < deadline
+            assert all(process.poll() is None for process in processes)
             time.sleep(0.2)
-            try:
-                with urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
-                    alerts = json.load(answer)["data"]["alerts"]
-            except OSError:
-                continue
-            firing = [alert["labels"]["test"] for alert in alerts if alert["labels"]["alertname"] == "BifocalDrift"]
-        assert firing == ["images"]
+        assert "BifocalDrift queries" not in Service.received
     finally:
-        process.terminate()
-        process.wait(SECONDS)
+        for process in processes:
+            process.terminate()
+            process.wait(SECONDS)
         service.shutdown()
         service.server_close()
