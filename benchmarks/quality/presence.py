@@ -111,8 +111,8 @@ def add_reliability(report: Report, known: Array, present: NDArray[np.bool_], th
         bounds = np.quantile(draws, (0.025, 0.975))
         mean = float(np.average(values[rows], weights=weights[rows]))
         report.add(
-            f"present, probability {low:.1f} to {min(high, 1):.1f} (mean {mean:.2f})", 100 * float(share), "%",
-            reference=f"95 %: {100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}; {int(rows.sum())} pairs",
+            f"present, probability {low:.1f} to {min(high, 1):.1f}", 100 * float(share), "%",
+            reference=f"95 %: {100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}; {int(rows.sum())} pairs; mean {mean:.2f}",
         )  # fmt: skip
     add_threshold(report, "", values >= threshold, present, images)
 
