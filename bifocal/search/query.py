@@ -30,6 +30,7 @@ class Query:
     mode: Mode = "vectors"
     where: Mapping[str, Any] | None = None
     exclude: Sequence[str] = ()
+    without: Array | None = None  # (N,) bool, further items to leave out
     group: str | None = None
     per_group: int = 1
 

@@ -147,7 +147,7 @@ class Search:
         _check_page(k, offset)
         if query.mode != "vectors" and query.sentence is None:
             raise ValueError(f"the mode {query.mode} needs text, and nothing else to search by")
-        allowed, count = self.index.allowed(query.where, query.exclude), offset + k
+        allowed, count = self.index.allowed(query.where, query.exclude, query.without), offset + k
         if query.group is None:
             return self._results(self._rank(query, count, allowed), query, k, offset)
         groups, asked = group_column(self.index.items, query.group), 4 * count

@@ -160,16 +160,21 @@ class SearchIndex:
             rows = np.where((rows >= 0) & allowed[np.maximum(rows, 0)], rows, -1)
         return rows
 
-    def allowed(self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = ()) -> Array | None:
+    def allowed(
+        self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = (), without: Array | None = None
+    ) -> Array | None:
         """Return which items (N,) a search with a filter may return; None for all.
 
         Args:
             where: see ``bifocal.search.filters.matching_rows``.
             exclude: ids of items to leave out.
+            without: (N,) bool, further items to leave out; None for none.
         """
-        if not where and not exclude and not self.removed.any():
+        if not where and not exclude and without is None and not self.removed.any():
             return None
         allowed = matching_rows(self.items, where or {}) & ~self.removed
+        if without is not None:
+            allowed &= ~without
         allowed[[self.row(item_id) for item_id in exclude]] = False
         return allowed
 

@@ -98,7 +98,7 @@ class Handlers:
 
     def count(self, served: ServedModel) -> int:
         """Return the number of items that are not deleted."""
-        return len(served) - sum(item_id in served for item_id in self.deletions)
+        return len(served) - self.deletions.rows(served.index).count
 
     def information(self, client: str = "") -> Information:
         """Return model, columns of metadata, examples and limits."""

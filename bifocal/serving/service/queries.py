@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
 from bifocal.datasets.image_header import MAX_BYTES
@@ -66,10 +67,15 @@ class QueryRunner:
 
     def _newest(self, served: ServedModel, request: BrowseRequest) -> tuple[list[str], int]:
         rows, index = served.newest, served.index
-        allowed = index.allowed(request.where, [item_id for item_id in self.deletions if item_id in served])
+        allowed = index.allowed(request.where, without=self._deleted(served))
         rows = rows if allowed is None else rows[allowed[rows]]
         page = rows[request.offset : request.offset + request.k]
         return [index.ids[row] for row in page.tolist()], len(rows)
+
+    def _deleted(self, served: ServedModel) -> NDArray[np.bool_] | None:
+        """Return the mask (N,) of the deleted items; None without deletions."""
+        deleted = self.deletions.rows(served.index)
+        return deleted.mask if deleted.count else None
 
     def check(self, request: SearchRequest, upload: bytes | None) -> None:
         """Raise 400 for a request that contradicts itself or the limits."""
@@ -117,13 +123,13 @@ class QueryRunner:
             if request.like not in served or request.like in self.deletions:
                 raise HTTPException(404, "there is no item with the id in like")
             images.append(await compute(executor, served.index.vector, request.like))
-        exclude = [item_id for item_id in (*self.deletions, request.like) if item_id in served]
+        exclude = [] if request.like is None else [request.like]
         sentences = [*([] if request.text is None else [request.text]), *request.plus, *request.minus]
         try:
             texts = await generation.batcher.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
             return Query.of(
                 request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
-                exclude=exclude, group=request.group, per_group=request.per_group,
+                exclude=exclude, without=self._deleted(served), group=request.group, per_group=request.per_group,
             )  # fmt: skip
         except ValueError as error:
             raise HTTPException(400, str(error)[:1000]) from error

@@ -3,9 +3,24 @@
 import json
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bifocal.durable import append_line
+from bifocal.search.index.index import SearchIndex
+
+
+@dataclass
+class DeletedRows:
+    """Deleted items of an index: a mask (N,) and their number, of the first ``seen`` deletions."""
+
+    mask: NDArray[np.bool_]
+    count: int = 0
+    seen: int = 0
 
 
 class Deletions:
@@ -15,6 +30,7 @@ class Deletions:
         self._file, self._lock, self._size = file, threading.Lock(), 0
         self.ids: list[str] = []  # in the order of the deletions
         self._known: set[str] = set()
+        self._rows: WeakKeyDictionary[SearchIndex, DeletedRows] = WeakKeyDictionary()
         self.read_file()
 
     def __contains__(self, item_id: object) -> bool:
@@ -43,6 +59,19 @@ class Deletions:
             complete = content[: content.rfind(b"\n") + 1]
             self._size += len(complete)
         self.include(read_ids(content.decode("utf-8", "replace"))[0])
+
+    def rows(self, index: SearchIndex) -> DeletedRows:
+        """Return which items of an index are deleted; a second call looks only at the deletions since the first."""
+        with self._lock:
+            if index not in self._rows:
+                self._rows[index] = DeletedRows(np.zeros(len(index.ids), dtype=bool))
+            found = self._rows[index]
+            for item_id in self.ids[found.seen :]:
+                if item_id in index:
+                    found.mask[index.row(item_id)] = True
+                    found.count += 1
+            found.seen = len(self.ids)
+        return found
 
     def add(self, item_id: str) -> None:
         """Delete an item; it stays deleted after a crash."""

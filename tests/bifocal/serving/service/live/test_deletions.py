@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.live.deletions import Deletions
 
 
@@ -46,6 +48,28 @@ def test_a_failed_deletion_leaves_the_file_as_it_was(tmp_path: Path, free: int) 
     assert "second" not in deletions
     deletions.add("third")
     assert set(Deletions(file)) == set(deletions) == {"first", "third"}
+
+
+def test_a_deletion_is_looked_up_once_in_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The review of commit 097c66e: each search looked up all deletions, 69 ms at 100,000."""
+    index, other = (SearchIndex.of([f"{start + row}" for row in range(4)], np.eye(4)) for start in (0, 2))
+    looked_up, contains = list[object](), SearchIndex.__contains__
+
+    def count(searched: SearchIndex, item_id: object) -> bool:
+        looked_up.append(item_id)
+        return contains(searched, item_id)
+
+    monkeypatch.setattr(SearchIndex, "__contains__", count)
+    deletions = Deletions()
+    deletions.include(["1", "3", "9"])
+    for _ in range(3):
+        found = deletions.rows(index)
+        assert (found.mask.tolist(), found.count) == ([False, True, False, True], 2)
+    deletions.add("0")
+    assert deletions.rows(index).mask.tolist() == [True, True, False, True]
+    assert looked_up == ["1", "3", "9", "0"]
+    assert deletions.rows(other).mask.tolist() == [False, True, False, False]
+    assert not np.any(index.allowed(None, ["2"], deletions.rows(index).mask))
 
 
 def test_two_services_with_one_file_see_the_deletions_of_each_other(tmp_path: Path) -> None:
