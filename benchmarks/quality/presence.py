@@ -13,7 +13,6 @@ photographs of the split dev of Flickr8k. Intervals are bootstraps over images. 
 import argparse
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -24,7 +23,7 @@ import yaml
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.common import Report
+from benchmarks.common import Report, cpu_seconds
 from benchmarks.pointing_data import Photographs, read_photographs
 from benchmarks.quality.pointing import CHOSEN, SEED, add_hits
 from bifocal.metrics import pointing_hits
@@ -32,7 +31,7 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.search.heatmap import SIDE, peak
 from bifocal.serving.pointing import ACCURATE, PointingHead
 from bifocal.serving.pointing.equations import presence_score, probability
-from bifocal.serving.pointing.head import ImageLogits
+from bifocal.serving.pointing.head import ImageClasses
 from bifocal.serving.sessions import run_graph
 from bifocal.serving.site.places import COMPONENTS, encode_image
 from pipelines.app.training.pointing import pointer_of_weights
@@ -44,19 +43,19 @@ KINDS = Path(__file__).with_suffix(".yaml")
 DEV_IMAGES = 300
 """Photographs of Flickr8k in which phrases of each kind are asked."""
 Array = NDArray[np.float64]
-Read = Callable[[PointingHead, bytes], ImageLogits]
+Read = Callable[[PointingHead, bytes], ImageClasses]
 
 
-def read_stored(head: PointingHead, file: bytes) -> ImageLogits:
+def read_stored(head: PointingHead, file: bytes) -> ImageClasses:
     """Return the values of an image file as a static copy stores them."""
     read = head.read(file)
-    content, classes = encode_image(read.logits, read.presence), len(read.presence)
+    content, classes = encode_image(read.cells, read.presence), len(read.presence)
     numbers = np.frombuffer(content, "<f4", classes + COMPONENTS)
     of_classes, of_cells = np.split(np.frombuffer(content, np.int8, offset=numbers.nbytes), [COMPONENTS * classes])
     scaled = numbers[classes:, None] * of_classes.reshape(COMPONENTS, classes)
     stored = of_cells.reshape(COMPONENTS, -1).T @ scaled
-    (logits,) = read.logits  # of one size
-    return ImageLogits([stored.reshape(logits.shape)], numbers[:classes])
+    (cells,) = read.cells  # of one size
+    return ImageClasses([stored.reshape(cells.shape)], numbers[:classes])
 
 
 def locate(
@@ -162,7 +161,7 @@ def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
 
 
 def add_times(report: Report, name: str, head: PointingHead, files: Sequence[Path]) -> None:
-    """Report median wall times: the image encoder alone, the first phrase of an image, a further phrase."""
+    """Report median CPU times: the image encoder alone, the first phrase of an image, a further phrase."""
     rng = np.random.default_rng(SEED)
     alone: list[float] = []
     first: list[float] = []
@@ -170,20 +169,13 @@ def add_times(report: Report, name: str, head: PointingHead, files: Sequence[Pat
     pixels = [rng.integers(0, 256, (1, 3, size, size), dtype=np.uint8) for size in head.sizes]
     for number in range(REPETITIONS):
         content = files[number].read_bytes()
-        alone.append(milliseconds(lambda: [run_graph(head.graph, (image,)) for image in pixels]))
-        first.append(milliseconds(partial(head.locate, content, ["a red bus"], SIDE)))
-        second.append(milliseconds(partial(head.locate, content, ["traffic light"], SIDE)))
+        alone.append(1000 * cpu_seconds(lambda: [run_graph(head.graph, (image,)) for image in pixels]))
+        first.append(1000 * cpu_seconds(partial(head.locate, content, ["a red bus"], SIDE)))
+        second.append(1000 * cpu_seconds(partial(head.locate, content, ["traffic light"], SIDE)))
     ratio = float(np.median(first) / np.median(alone))
     report.add(f"{name}, image encoder", float(np.median(alone)), "ms")
     report.add(f"{name}, first phrase over image encoder", ratio, at_most=1.5)
     report.add(f"{name}, further phrase", float(np.median(second)), "ms", at_most=5)
-
-
-def milliseconds(call: Callable[[], object]) -> float:
-    """Return the wall time of a call."""
-    start = time.perf_counter()
-    call()
-    return 1000 * (time.perf_counter() - start)
 
 
 def presence(photographs: Photographs, names: list[str]) -> NDArray[np.bool_]:

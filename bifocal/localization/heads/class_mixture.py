@@ -19,20 +19,20 @@ class ClassMixture(CheckedByConstruction):
     """A phrase is a mixture of the classes that a backbone was trained on.
 
     A sentence encoder compares the phrase with the names and the definitions of the classes. The softmax of the
-    similarities mixes the centered rows of the classifier, and the mixture scores every cell of the last map before
-    its pooling::
+    similarities mixes the class probabilities of every cell of the last map before its pooling, whose logits are
+    softened::
 
         similarity_k = mean of the cosines of {phrase, "a photo of a {phrase}"}
                        with {the nearest synonym of class k, the definition of class k}
         weights      = softmax(similarity / temperature)
-        map          = cells (weights (W - mean(W)))          W: rows of the classifier
+        map          = weights . softmax(logits / 6)          of each cell
         presence     = log(weights . mean over cells of softmax(logits / 2))
 
     Mixing classes by the similarity of their names follows Norouzi et al., "Zero-shot learning by convex combination
-    of semantic embeddings", ICLR 2014, eq. (2), who mix vectors of an image's classes. The map of a classifier is
-    Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2). The map is standardized,
-    smoothed, and has a prior of the center as ``SmoothedActivations``. Maps of several sizes of the image are summed.
-    The equations are in ``bifocal.serving.pointing.equations``.
+    of semantic embeddings", ICLR 2014, eq. (2), who mix vectors of an image's classes. The logits of cells are the maps
+    of Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2). The map is
+    standardized, smoothed, and has a prior of the center as ``SmoothedActivations``. Maps of several sizes of the image
+    are summed. The equations are in ``bifocal.serving.pointing.equations``.
 
     The calibration assumes that half of the phrases are in their image. Its values were fitted on EfficientNet-Lite2,
     all-MiniLM-L6-v2, and photographs of COCO and Flickr8k, see ``docs/pointing.md``.

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 DEVIATION = 1e-6
 """Smallest standard deviation that a map is divided by."""
-PRESENCE_TEMPERATURE = 2.0
-"""Divides the logits before the probabilities of presence."""
+MAP_TEMPERATURE, PRESENCE_TEMPERATURE = 6.0, 2.0
+"""Divide the logits before the class probabilities of cells, and before those of an image."""
 
 
 def class_weights(similarities: Array, temperature: float) -> Array:
@@ -20,13 +20,14 @@ def class_weights(similarities: Array, temperature: float) -> Array:
     return weights
 
 
-def phrase_map(logits: Array, weights: Array) -> Array:
-    """Return the map (h, w) of a phrase from the classifier's logits (h, w, K) and the weights (K,) of the classes.
+def cell_classes(logits: Array) -> Array:
+    """Return the class probabilities (h, w, K) of cells, softened: softmax(logits / 6)."""
+    return class_weights(logits, MAP_TEMPERATURE)
 
-    With the rows W of the classifier and a cell x, the value is ``x (weights (W - mean(W)))``, up to a constant: the
-    biases of the classifier add the same number to every cell.
-    """
-    values: Array = logits @ (weights - weights.mean()).astype(logits.dtype)
+
+def phrase_map(classes: Array, weights: Array) -> Array:
+    """Return the map (h, w) of a phrase: the class probabilities (h, w, K) of cells, mixed with the weights (K,)."""
+    values: Array = classes @ (weights - weights.mean()).astype(classes.dtype)
     return values
 
 

@@ -16,6 +16,7 @@ from bifocal.damage import read_json
 from bifocal.serving.image_files import ImageFile, file_bytes
 from bifocal.serving.pixels import read_squares
 from bifocal.serving.pointing.equations import (
+    cell_classes,
     class_presence,
     class_weights,
     heatmap,
@@ -50,15 +51,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class ImageLogits:
+class ImageClasses:
     """Values of an image that all phrases share.
 
     Attributes:
-        logits: (h, w, K) of the K classes in each cell, for each size of the image.
+        cells: (h, w, K), softened class probabilities of each cell, for each size of the image.
         presence: (K,), class probabilities of the image.
     """
 
-    logits: list[Array]
+    cells: list[Array]
     presence: Array
 
 
@@ -134,7 +135,7 @@ class PointingHead(ImageHead):
         self.slope: float = self.description["slope"]
         self.offset: float = self.description["offset"]
         self.threshold: float = self.description["threshold"]
-        self._presence: tuple[list[Array], Array] | None = None  # of the last values
+        self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
 
     def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
         read = self.read(image)
@@ -144,20 +145,21 @@ class PointingHead(ImageHead):
         """Return the weights (P, K) of the K classes in P phrases."""
         return class_weights(self.similarity(phrases), self.temperature)
 
-    def place(self, read: ImageLogits, weights: Array, side: int) -> Place:
+    def place(self, read: ImageClasses, weights: Array, side: int) -> Place:
         """Return where the phrase with the weights (K,) is in an image."""
-        maps = [phrase_map(logits, weights) for logits in read.logits]
+        maps = [phrase_map(classes, weights) for classes in read.cells]
         known = probability(presence_score(read.presence, weights), self.slope, self.offset)
         return Place(self.heatmap(maps, side), known, known >= self.threshold)
 
-    def read(self, image: ImageFile | list[Array]) -> ImageLogits:
+    def read(self, image: ImageFile | list[Array]) -> ImageClasses:
         """Return the values of an image; the last ones are kept.
 
         Raises:
             ValueError: the file is not a complete image.
         """
-        logits, kept = self.cells(image), self._presence
+        logits, kept = self.cells(image), self._read
         if kept is None or kept[0] is not logits:
-            kept = logits, np.mean([class_presence(values) for values in logits], axis=0)
-            self._presence = kept
-        return ImageLogits(*kept)
+            presence = np.mean([class_presence(values) for values in logits], axis=0)
+            kept = logits, ImageClasses([cell_classes(values) for values in logits], presence)
+            self._read = kept
+        return kept[1]

@@ -20,14 +20,14 @@ from bifocal.serving.site.contents import write_json
 from bifocal.serving.site.sentences import describe_subwords
 
 COMPONENTS = 24
-"""Rank of the stored logits of an image."""
+"""Rank of the stored class probabilities of the cells of an image."""
 VALUES = ("temperature", "sigma", "center", "slope", "offset", "threshold")
 
 Array = NDArray[Any]
 
 
 def write_places(head: PointingHead, files: Sequence[Path | None], folder: Path) -> int:
-    """Write a head, and the logits of each image file; return the number of bytes of one image.
+    """Write a head, and the classes of each image file; return the number of bytes of one image.
 
     Args:
         files: of the items, at least one; None for an item without a picture.
@@ -37,9 +37,9 @@ def write_places(head: PointingHead, files: Sequence[Path | None], folder: Path)
     for number, file in enumerate(track(files, "write places")):
         if file is not None:
             read = head.read(file.read_bytes())
-            content = encode_image(read.logits, read.presence)
+            content = encode_image(read.cells, read.presence)
             (folder / f"{number}.bin").write_bytes(content)
-            size, shapes = len(content), [logits.shape[:2] for logits in read.logits]
+            size, shapes = len(content), [classes.shape[:2] for classes in read.cells]
     components = min(COMPONENTS, len(read.presence), sum(height * width for height, width in shapes))
     description = {name: getattr(head, name) for name in VALUES}
     description |= {
@@ -50,26 +50,26 @@ def write_places(head: PointingHead, files: Sequence[Path | None], folder: Path)
     return size
 
 
-def encode_image(logits: Sequence[Array], presence: Array) -> bytes:
-    """Return class probabilities (K,) and logits (h, w, K) of each size, as the product of two matrices of int8.
+def encode_image(cells: Sequence[Array], presence: Array) -> bytes:
+    """Return class probabilities (K,) of an image, and of its cells (h, w, K) at each size as two matrices of int8.
 
     The singular vectors of the largest singular values give the matrices: components (r, K) of the classes and
     (r, cells) of the cells, with one scale for each of the r pairs. Before, the means of each class and of each cell
     are subtracted: neither changes the standardized map of a phrase.
     """
-    centered = np.concatenate([_centered(values) for values in logits])
+    centered = np.concatenate([_centered(values) for values in cells])
     left, sizes, right = np.linalg.svd(centered, full_matrices=False)
-    cells, cell_scales = quantize_rows((left * sizes).T[:COMPONENTS])
-    classes, class_scales = quantize_rows(right[:COMPONENTS])
+    of_cells, cell_scales = quantize_rows((left * sizes).T[:COMPONENTS])
+    of_classes, class_scales = quantize_rows(right[:COMPONENTS])
     numbers = np.concatenate([presence, cell_scales * class_scales]).astype("<f4")
-    return numbers.tobytes() + classes.tobytes() + cells.tobytes()
+    return numbers.tobytes() + of_classes.tobytes() + of_cells.tobytes()
 
 
-def _centered(logits: Array) -> Array:
-    cells = logits.reshape(-1, logits.shape[-1]).astype(np.float32)
+def _centered(values: Array) -> Array:
+    cells = values.reshape(-1, values.shape[-1]).astype(np.float32)
     cells = cells - cells.mean(axis=0)
-    values: Array = cells - cells.mean(axis=1, keepdims=True)
-    return values
+    centered: Array = cells - cells.mean(axis=1, keepdims=True)
+    return centered
 
 
 def _similarity(head: Path, folder: Path) -> dict[str, Any]:

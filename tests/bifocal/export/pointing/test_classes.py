@@ -17,7 +17,7 @@ from bifocal.export.cache import cache_folder
 from bifocal.export.pointing import export_head, load_class_logits
 from bifocal.localization.heads import ClassMixture
 from bifocal.serving.pointing import PointingHead
-from bifocal.serving.pointing.equations import heatmap, phrase_map
+from bifocal.serving.pointing.equations import cell_classes, heatmap, phrase_map
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
 from bifocal.text.transformer.tiny import write_tiny_transformer
@@ -60,7 +60,8 @@ def test_the_graph_takes_any_multiple_of_the_stride(network: dict[str, Any], tmp
     served = PointingHead(tmp_path / "head")
     (weights,) = served.weights(["a red fox"])
     (place,) = served.locate(content, ["a red fox"], 24)
-    expected = heatmap([phrase_map(values[0].numpy(), weights) for values in logits], 24, head.sigma, head.center)
+    maps = [phrase_map(cell_classes(values[0].numpy()), weights) for values in logits]
+    expected = heatmap(maps, 24, head.sigma, head.center)
     assert place.heatmap == pytest.approx(expected, abs=1e-3)
 
 

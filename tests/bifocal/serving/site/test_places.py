@@ -152,15 +152,15 @@ def test_components_give_the_maps_of_phrases() -> None:
     rng = np.random.default_rng(0)
     shapes, classes = ((6, 5), (7, 8)), 200
     directions, offsets = rng.normal(size=(20, classes)), rng.normal(size=classes)
-    logits = [rng.normal(size=(*shape, 20)) @ directions + offsets for shape in shapes]
+    cells = [rng.normal(size=(*shape, 20)) @ directions + offsets for shape in shapes]
     presence, weights = rng.random(classes), class_weights(rng.normal(size=classes), 0.3)
-    content = encode_image(logits, presence)
+    content = encode_image(cells, presence)
     numbers = np.frombuffer(content, "<f4", classes + COMPONENTS)
     stored = np.frombuffer(content, np.int8, offset=4 * len(numbers))
     of_classes, of_cells = np.split(stored, [COMPONENTS * classes])
     products = of_classes.reshape(COMPONENTS, -1) @ (weights - weights.mean()) * numbers[classes:]
     found = np.split(products @ of_cells.reshape(COMPONENTS, -1), [30])
-    for values, part in zip(logits, found, strict=True):
+    for values, part in zip(cells, found, strict=True):
         expected = standardize(phrase_map(values, weights))
         assert standardize(part.reshape(values.shape[:2])) == pytest.approx(expected, abs=0.1)
     assert numbers[:classes] == pytest.approx(presence)
