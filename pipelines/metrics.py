@@ -40,7 +40,9 @@ def metrics_table(folder: Path) -> RenderableType:
 
 
 def _retrieval_table(metrics: Mapping[str, Any]) -> Table:
-    names = sorted(metrics["caption_retrieval"], key=lambda name: (len(name), name))
+    # The report has R-precision and mAP@R, which are of caption retrieval alone.
+    shared = metrics["caption_retrieval"].keys() & metrics["image_retrieval"].keys()
+    names = sorted(shared, key=lambda name: (len(name), name))
     table = Table(title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1")
     table.add_column()
     for name in names:

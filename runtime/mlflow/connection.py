@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import mlflow
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import DBAPIError
 
+from bifocal.durable import replace_file
 from runtime.redaction import redact
 from runtime.tracking_store import project_folder, project_store, tracking_uri
 
@@ -17,8 +19,25 @@ EXPERIMENT = "bifocal"
 
 def connect() -> mlflow.MlflowClient:
     """Return a client of the server at ``tracking_uri()``."""
+    scheme, _, path = tracking_uri().partition(":///")
+    if scheme == "sqlite" and not Path(path).exists():
+        _create_tables(Path(path))
     mlflow.set_tracking_uri(tracking_uri())
     return mlflow.MlflowClient()
+
+
+def _create_tables(database: Path) -> None:
+    """Write a new database of SQLite aside: MLflow cannot go on with the tables that a killed process has begun."""
+
+    def create(aside: Path) -> None:
+        if database.exists():  # another process was faster
+            raise FileExistsError(f"{database} exists already")
+        aside.write_bytes(b"")
+        mlflow.MlflowClient(f"sqlite:///{aside}").search_experiments()
+
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        replace_file(database, create)
 
 
 def experiment_id(client: mlflow.MlflowClient) -> str:
