@@ -76,6 +76,7 @@ def test_two_runs_of_a_stage_at_once(cheap: Cheap, tmp_path: Path, mlflow_store:
     record(record_property, "two runs at once", f"`{STAGE}`", outcome, error=only_error(output))
 
 
+@pytest.mark.timeout(0 if LONG else 600)
 def test_stages_that_are_killed_again_and_again(
     cheap: Cheap, params: Path, tmp_path: Path, mlflow_store: str, record_property: Record
 ) -> None:
