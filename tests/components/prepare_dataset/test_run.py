@@ -107,6 +107,7 @@ def test_examples_of_the_readme_are_valid():
         "ImageFolder",
         "Flickr30k",
         "Flickr30kEntities",
+        "RefCOCO",
         "ReferIt",
         "VisualGenome",
         "COCO",
