@@ -1,4 +1,4 @@
-"""The page of ``quality.leaderboard``: means over seeds, differences to the first row, and what the search chose."""
+"""The page of ``quality.leaderboard``: means over seeds, differences to the first row, and the chosen values."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ def page(results: Mapping[str, Tuned], search: Search, chance: Mapping[str, floa
         "images. Minutes are CPU time of one training.",
         _table([["system", "differs from the paper", "seeds", *MEASURES, "difference"], *rows]),
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
-        "## What the search chose",
-        "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG where "
-        "there are no texts.",
+        "## Chosen values",
+        "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG for "
+        "systems without a text encoder.",
         _table([["system", "learning rate", "scale", "batch size", "recipe", "chosen", "trials"], *_choices(results)]),
     ]
     return "\n\n".join(parts) + "\n"

@@ -20,7 +20,7 @@ EXPERIMENT = "bifocal"
 def connect() -> mlflow.MlflowClient:
     """Return a client of the server at ``tracking_uri()``."""
     scheme, _, path = tracking_uri().partition(":///")
-    if scheme == "sqlite" and not Path(path).exists():
+    if scheme == "sqlite" and "?" not in path and not Path(path).exists():
         _create_tables(Path(path))
     mlflow.set_tracking_uri(tracking_uri())
     return mlflow.MlflowClient()

@@ -1,4 +1,4 @@
-"""RefCOCO, RefCOCO+ and RefCOCOg: objects of COCO photographs with expressions that refer to one of them."""
+"""RefCOCO, RefCOCO+ and RefCOCOg: photographs of COCO with phrases that each name one object."""
 
 from pathlib import Path
 from typing import Literal

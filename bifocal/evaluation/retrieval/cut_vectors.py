@@ -19,7 +19,7 @@ class CutVectors:
     ``MatryoshkaLoss`` loses little; any other model shows what cutting costs it.
 
     Args:
-        dims: numbers of dimensions; those of at least the model's are left out.
+        dims: numbers of dimensions; a number that is not below the model's is left out.
         bootstrap_resamples: of the images, for the 95 % intervals.
     """
 

@@ -34,8 +34,8 @@ def near_rows(index: SearchIndex, sentences: Sequence[str], own: Sequence[int]) 
     """Yield the rows of the items that come near each sentence: its own item, and items with a caption whose cosine
     of tf-idf vectors is at least ``NEAR``. Without them, the sentence names something that the collection lacks.
 
-    A single caption leaves out most of what its image shows. So with c < ``CAPTIONS`` captions per item, the
-    (``CAPTIONS`` - c) // 2 images most similar to one that comes near come near, too.
+    A single caption leaves out most of what its image shows. So with c < ``CAPTIONS`` captions per item, each of these
+    items adds the (``CAPTIONS`` - c) // 2 items with the most similar images.
     """
     similar = _similar_rows(index)
     for rows in _rows(index.items, sentences, own, NEAR):

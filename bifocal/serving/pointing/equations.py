@@ -10,7 +10,7 @@ Array = NDArray[Any]
 DEVIATION = 1e-6
 """Smallest standard deviation that a map is divided by."""
 MAP_TEMPERATURE, PRESENCE_TEMPERATURE = 6.0, 2.0
-"""Divide the logits before the class probabilities of cells, and before those of an image."""
+"""Divisors of the logits before the softmax: of each cell for the map, and of each cell for the presence."""
 
 
 def class_weights(similarities: Array, temperature: float) -> Array:

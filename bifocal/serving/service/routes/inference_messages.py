@@ -99,7 +99,7 @@ class InferenceOutput:
 
 @dataclass
 class InferenceResponse:
-    """Answer of the protocol; ``id`` is the one of the request, if it has one."""
+    """Answer of the protocol, with the ``id`` of the request."""
 
     model_name: str
     model_version: str
