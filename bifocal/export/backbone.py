@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.export.cached import export_once, file_digest
-from bifocal.export.graphs import write_graph
-from bifocal.export.parity import Parity, compare_graph
+from bifocal.export.graphs.parity import Parity, compare_graph
+from bifocal.export.graphs.write import write_graph
 from bifocal.features import FeatureStore
 from bifocal.features.base import GridExtractor
 from bifocal.image_encoders.base import ImageEncoder

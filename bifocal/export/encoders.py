@@ -6,8 +6,8 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from bifocal.export.graphs import Shape, check_shapes, random_images, write_graph
-from bifocal.export.process import run_in_fresh_process
+from bifocal.export.graphs.process import run_in_fresh_process
+from bifocal.export.graphs.write import Shape, check_shapes, random_images, write_graph
 from bifocal.export.scores import LateInteraction
 from bifocal.features import RegionBatch
 from bifocal.localization.base import AutoLocalizer, Localizer

@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate, normalize
 
 from bifocal.export.backbone import PREPROCESSING, exportable_extractor
 from bifocal.export.encoders import chosen_localizer
-from bifocal.export.parity import Parity, relative_difference
+from bifocal.export.graphs.parity import Parity, relative_difference
 from bifocal.features import RegionBatch
 from bifocal.localization.base import Localizer
 from bifocal.models import load_model

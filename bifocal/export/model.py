@@ -10,8 +10,8 @@ from bifocal.export.backbone import export_images
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
 from bifocal.export.encoders import branches, export_encoder
+from bifocal.export.graphs.parity import Parity, compare_encoder
 from bifocal.export.localizer import compare_localizer, export_localizer
-from bifocal.export.parity import Parity, compare_encoder
 from bifocal.export.pointing import export_head
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.features import FeatureStore

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.export.encoders import Encoder, output_names
-from bifocal.export.graphs import Shape, check_shapes, write_graph
-from bifocal.export.parity import Parity, compare_graph
-from bifocal.export.process import run_in_fresh_process
+from bifocal.export.graphs.parity import Parity, compare_graph
+from bifocal.export.graphs.process import run_in_fresh_process
+from bifocal.export.graphs.write import Shape, check_shapes, write_graph
 from bifocal.models import load_model
 from bifocal.text import TextBatch
 from bifocal.text.transformer.clip_bpe import tower_tokenizer

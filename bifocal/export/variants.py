@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from bifocal.datasets import Dataset
+from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.export.outputs import encode_images, in_batches
-from bifocal.export.quantization import quantize_graph
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks
 from bifocal.progress import track

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bifocal.datasets import read_dataset
+from bifocal.export.graphs.parity import check_parity
 from bifocal.export.model import export_model
-from bifocal.export.parity import check_parity
 from bifocal.export.variants import quantize_and_measure
 from bifocal.features import open_features
 from components.export_onnx.spec import ExportONNXParams

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bifocal.export.parity import check_parity
+from bifocal.export.graphs.parity import check_parity
 from bifocal.export.ranking_head import export_ranking_model
 from components.export_ranking_head.spec import ExportRankingHeadParams
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bifocal.export.parity import Parity
+from bifocal.export.graphs.parity import Parity
 from bifocal.export.pointing.classes import export_class_head, load_class_logits
 from bifocal.export.pointing.contrastive import export_contrastive_head
 from bifocal.localization.heads import ClassMixture

@@ -17,9 +17,9 @@ from bifocal.backbones.state import load_weights_file
 from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.export.cached import export_once, file_digest
-from bifocal.export.graphs import Shape, check_shapes, write_graph
-from bifocal.export.parity import Parity, relative_difference
-from bifocal.export.quantization import quantize_graph
+from bifocal.export.graphs.parity import Parity, relative_difference
+from bifocal.export.graphs.quantization import quantize_graph
+from bifocal.export.graphs.write import Shape, check_shapes, write_graph
 from bifocal.localization.heads import ClassMixture
 from bifocal.serving.pointing.head import DESCRIPTION, GRAPH
 from bifocal.serving.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit

@@ -12,8 +12,8 @@ from torch.nn.functional import interpolate
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_into, read_safetensors
 from bifocal.export.cached import export_once, file_digest
-from bifocal.export.graphs import Shape, check_shapes, write_graph
-from bifocal.export.parity import Parity, compare_graph
+from bifocal.export.graphs.parity import Parity, compare_graph
+from bifocal.export.graphs.write import Shape, check_shapes, write_graph
 from bifocal.export.text import ClipTower
 from bifocal.localization.heads import ProxyCLIP
 from bifocal.localization.heads.contrastive import ContrastiveHead

@@ -13,8 +13,8 @@ import bifocal
 from bifocal.backbones.timm.trainable import resize_for_eval
 from bifocal.export.backbone import keeps_pixels, write_preprocessing
 from bifocal.export.encoders import export_encoder
+from bifocal.export.graphs.parity import compare_encoder
 from bifocal.export.localizer import compare_localizer, export_localizer
-from bifocal.export.parity import compare_encoder
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
 from bifocal.models import build_model, load_model, save_model

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bifocal.export.encoders import branch_module, branches, example_inputs, export_encoder
-from bifocal.export.parity import compare_encoder
+from bifocal.export.graphs.parity import compare_encoder
 from bifocal.models import GroundingModel, build_model, save_model
 
 ABLATIONS: list[dict[str, Any]] = [

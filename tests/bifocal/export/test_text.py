@@ -18,7 +18,7 @@ from bifocal import registry
 from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.export.encoders import export_encoder
 from bifocal.export.formats.immich import export_immich
-from bifocal.export.parity import compare_encoder
+from bifocal.export.graphs.parity import compare_encoder
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.models import build_model, save_model
 from bifocal.serving.encoders import Embedder, ImageGraph

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bifocal.backbones.timm.last_layers import LastLayers
 from bifocal.export.encoders import export_encoder
-from bifocal.export.parity import compare_encoder
+from bifocal.export.graphs.parity import compare_encoder
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes, mirrored
 from bifocal.features.extractors import Grid

@@ -20,7 +20,7 @@ PRELOAD = [
 """Modules that the process server imports once. Importing them takes longer than the export of a small network."""
 LIBRARIES = ("open_clip", "timm", "transformers")
 """Further modules for the process server, if this process has imported them."""
-FROZEN = "bifocal.export.frozen"
+FROZEN = "bifocal.export.graphs.frozen"
 
 
 def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:

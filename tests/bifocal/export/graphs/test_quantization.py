@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from bifocal.export.quantization import quantize_graph
+from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.serving.int8 import quantize_rows
 from bifocal.serving.sessions import open_session, run_graph
 

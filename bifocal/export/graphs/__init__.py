@@ -1,0 +1,1 @@
+"""How one ONNX graph is written: in a process of its own, compared with torch, quantized."""
