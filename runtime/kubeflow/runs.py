@@ -3,6 +3,8 @@ launcher updates it (kubeflow/pipelines 2.17, backend/src/v2/component/launcher_
 tasks leave RUNNING, retries FAILED.
 """
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -63,7 +65,10 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
     """Return the state of ``graph`` in Argo's status. By Kubeflow's defaults every template has a retry strategy: a
     task or graph is a Retry node, and its attempts have numbers, as in ``bifocal(0).root(0).TASK(0).executor(1)``.
     """
-    nodes = {node["name"]: node for node in (workflow.get("status", {}).get("nodes") or {}).values()}
+    status = workflow.get("status", {})
+    packed = status.get("compressedNodes")  # of a status above a megabyte: argo-workflows workflow/packer/packer.go
+    entries = json.loads(gzip.decompress(base64.b64decode(packed))) if packed else status.get("nodes")
+    nodes = {node["name"]: node for node in (entries or {}).values()}
     phase = next((node["phase"] for node in nodes.values() if node.get("displayName") == graph), "unknown")
     succeeded = [name for name, node in nodes.items() if node.get("type") == "Retry" and node["phase"] == "Succeeded"]
     failures = {}

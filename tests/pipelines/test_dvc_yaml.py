@@ -1,13 +1,17 @@
 """dvc.yaml follows the declarations of the stages."""
 
+import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from components.catalog import configurable_components, pipeline_components
 from components.register_model.spec import COMPONENT as REGISTER
-from pipelines.dvc import render
+from pipelines.dvc import PACKAGES_FILE, dvc_components, render, versions_and_code
 from runtime.parameters import load
 
 ROOT = Path(__file__).parents[2]
@@ -54,3 +58,18 @@ def test_every_artifact_has_one_writer_before_its_readers() -> None:
         assert set(component.inputs) <= set(written), component.name
         written += component.outputs
     assert len(set(written)) == len(written)
+
+
+def test_a_dry_run_of_a_fresh_clone_lists_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/experiments.md says: after ``dvc repro packages``, ``dvc repro --dry --force``."""
+    for name in ("dvc.yaml", "params.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / PACKAGES_FILE).write_text(json.dumps(versions_and_code()))
+    monkeypatch.chdir(tmp_path)
+    with Repo() as repo:
+        stages = repo.reproduce(dry=True, force=True)
+    assert {stage.name for stage in stages} == {"packages", *(stage.name for stage in dvc_components())}
+    assert [path.name for path in (tmp_path / "artifacts").iterdir()] == [PACKAGES_FILE]

@@ -1,5 +1,7 @@
 """Recorded answers of a real Kubeflow and Argo: the reasons that a notice gives."""
 
+import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -48,3 +50,13 @@ def test_a_run_that_succeeded_has_no_reason_whatever_the_exit_task_got(name: str
     assert answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]["state"] == state
     assert parse_workflow(answer["workflow"], GRAPH) == RunState("Succeeded", {})
     assert not answer["notice"]
+
+
+@pytest.mark.parametrize("name", ["train_failing", "train"])
+def test_a_compressed_status_has_the_state_of_the_plain_one(name: str) -> None:
+    """Argo packs the nodes of a workflow above a megabyte as gzip in Base64, and leaves ``nodes`` out."""
+    workflow = recorded(name)["workflow"]
+    status = dict(workflow["status"])
+    nodes = json.dumps(status.pop("nodes")).encode()
+    packed = status | {"compressedNodes": base64.b64encode(gzip.compress(nodes)).decode()}
+    assert parse_workflow(workflow | {"status": packed}, GRAPH) == parse_workflow(workflow, GRAPH)
