@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.datasets import read_dataset
-from components.catalog import pipeline_components
+from components.catalog import configurable_components, pipeline_components
 from pipelines.plan.corpus import CorpusSize, corpus_size, files_to_fetch
 from pipelines.plan.measure import Estimate, Processes, Usage, estimate
 from pipelines.plan.sample import least_images, sample, stand_ins, work
+from runtime import parameters
 
 RUNS = ((0.5, 1), (0.75, 2), (1.0, 2))
 """Fraction of the sample's images, and epochs of a training, of each run."""
@@ -25,6 +26,7 @@ class StagePlan:
     gpu: float = 0.0
     disk: float = 0.0
     problem: str = ""
+    shardable: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,4 +132,6 @@ def _stage_plan(name: str, values: Mapping[str, Any], size: CorpusSize, runs: Se
         estimate(counts, [getattr(usage, resource) for usage in measured], whole).value
         for resource in ("memory", "gpu", "disk")
     )
-    return StagePlan(name, Estimate(seconds.value + start, seconds.error), memory, gpu, disk)
+    stage = configurable_components()[name]
+    shardable = stage.merge_step is not None and parameters.validate(values, [stage])[name].shardable
+    return StagePlan(name, Estimate(seconds.value + start, seconds.error), memory, gpu, disk, shardable=shardable)

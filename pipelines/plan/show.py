@@ -1,5 +1,6 @@
 """A plan in the terminal, and as JSON."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.plan.make import Plan, StagePlan
+from pipelines.plan.measure import Estimate
 
 GB = 1e9
 
@@ -48,6 +50,17 @@ def lacks(plan: Plan) -> Iterator[str]:
 def as_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as JSON can hold it: durations in seconds, sizes in bytes."""
     return {**asdict(plan), "lacks": list(lacks(plan))}
+
+
+def read_stages(text: str) -> list[StagePlan]:
+    """Return the stages of a plan in JSON."""
+    try:
+        stages = json.loads(text)["stages"]
+        return [
+            StagePlan(**{**stage, "seconds": stage["seconds"] and Estimate(**stage["seconds"])}) for stage in stages
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"not a plan: expected the output of 'python -m pipelines plan --json' ({error!r})") from error
 
 
 def size(value: float) -> str:

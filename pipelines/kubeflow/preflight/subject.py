@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.catalog import pipeline_components
 from pipelines.kubeflow.resources import Resources
+from pipelines.plan.make import StagePlan
 
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and flows."""
+    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace, flows and plan."""
 
     values: Sequence[Mapping[str, Any]]
     resources: Resources
     revision: str
     namespace: str | None
     flows: Collection["FlowName"]
+    plan: Sequence[StagePlan] = ()
 
     @property
     def distributed(self) -> bool:
