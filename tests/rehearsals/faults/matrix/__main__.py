@@ -2,8 +2,8 @@
 
 LD_PRELOAD=SHIM python -m tests.rehearsals.faults.matrix FOLDER POINTS OPERATION
 
-The shim is shim.c, compiled: it kills a fork before a call that changes a file, or fails all its writes from one on. At
-most POINTS points of each kind are spread over the calls. Prints a JSON object: points by kind of fault.
+The shim is shim.c, compiled: it kills a fork before a call that changes a file, or fails one of its writes, or all from
+one on. At most POINTS points of each kind are spread over the calls. Prints a JSON object: points by kind of fault.
 """
 
 import ctypes
@@ -16,14 +16,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 
 from tests.rehearsals.faults.matrix.operations import Operation, load
 
-COUNT, KILL, FULL = range(3)
-NAMES = {KILL: "kill at", FULL: "full disk from"}
+COUNT, KILL, FULL, ONCE = range(4)
+NAMES = {KILL: "kill at", FULL: "full disk from", ONCE: "full disk only at"}
 AT_ONCE = 50
 """Most trials of two commands at once."""
 SHIM = ctypes.CDLL(None)
@@ -35,25 +33,17 @@ class Trials:
     def __init__(self, operation: Operation, folder: Path, points: int) -> None:
         self.operation, self.points = operation, points
         self._base, self._work, self._log = folder / "base", folder / "work", folder / "log"
+        self._warm(folder / "warm")
         self._end(self._fork(lambda: operation.prepare(self._work)), "prepare")
         self._work.rename(self._base)
-        self._import()
 
-    def _import(self) -> None:
-        """Import the modules that an undisturbed command and the next one import: in each fork it takes seconds."""
-        shutil.copytree(self._base, self._work, symlinks=True)
-        names = self._work.with_name("modules")
-
-        def run() -> None:
-            self.operation.run(self._work, 0)
-            self.operation.check(self._work, {0})
-            names.write_text("\n".join(sys.modules))
-
-        self._end(self._fork(run), "undisturbed")
-        shutil.rmtree(self._work)
-        for name in names.read_text().split():
-            with suppress(Exception):  # some are attributes of their package
-                import_module(name)
+    def _warm(self, folder: Path) -> None:
+        """Run the operation undisturbed in this process, in another folder: each fork inherits imports and caches."""
+        self.operation.prepare(folder)
+        self.operation.run(folder, 0)
+        self.operation.check(folder, {0})
+        shutil.rmtree(folder)
+        gc.collect()
         gc.freeze()
 
     def at_calls(self, mode: int) -> int:
@@ -134,7 +124,12 @@ def main() -> None:
     """Run the operation, and print the points."""
     folder, points, name = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     trials = Trials(load(name), folder, points)
-    found = {"SIGKILL": trials.at_calls(KILL), "ENOSPC": trials.at_calls(FULL), "two at once": trials.at_once()}
+    found = {
+        "SIGKILL": trials.at_calls(KILL),
+        "ENOSPC from": trials.at_calls(FULL),
+        "ENOSPC once": trials.at_calls(ONCE),
+    }
+    found["two at once"] = trials.at_once()
     sys.stdout.write(json.dumps(found) + "\n")
     gc.unfreeze()  # some libraries print what is left at the exit
 

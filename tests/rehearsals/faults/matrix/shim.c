@@ -1,7 +1,7 @@
 /* Counts the calls of a process that change a file, and kills it before one of them, or fails all writes from one on.
  *
  * Loaded by LD_PRELOAD. fault_arm(mode, at) starts: mode 0 only counts, 1 kills before call number "at", 2 is a full disk
- * from write number "at" on. fault_count() returns the number of calls, or of writes in mode 2.
+ * from write number "at" on, 3 at that write only. fault_count() returns the number of calls, or of writes in modes 2 and 3.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,10 +24,10 @@ long fault_count(void) { armed = 0; return count; }
 
 /* Return whether a call has to fail; "grows" if it needs room on the disk. */
 static int fails(int grows) {
-    if (!armed || (mode == 2 && !grows)) return 0;
+    if (!armed || (mode > 1 && !grows)) return 0;
     long number = __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
     if (mode == 1 && number == at) kill(getpid(), SIGKILL);
-    if (mode != 2 || number < at) return 0;
+    if (mode < 2 || number < at || (mode == 3 && number > at)) return 0;
     errno = ENOSPC;
     return 1;
 }
