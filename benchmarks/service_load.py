@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,10 +24,11 @@ Value = TypeVar("Value")
 
 
 class Service:
-    """A process of ``bifocal serve`` at its default limits."""
+    """A process of ``bifocal serve`` at its default limits, or of another server."""
 
-    def __init__(self, run: Path, port: int, log: Path) -> None:
-        self.command = [sys.executable, "-m", "bifocal", "serve", "--run", str(run), "--port", str(port)]
+    def __init__(self, run: Path, port: int, log: Path, command: Sequence[str] | None = None) -> None:
+        serve = [sys.executable, "-m", "bifocal", "serve", "--run", str(run), "--port", str(port)]
+        self.command = serve if command is None else command
         self.port, self.log = port, log
         self.process = self._start()
 

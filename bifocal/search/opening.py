@@ -25,6 +25,8 @@ def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | 
 
 def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
     """Return an index without the items that its collection does not have any more."""
-    live = {item_id for item_id, deleted in zip(collection.ids, collection.deleted, strict=True) if not deleted}
-    gone = [item_id for item_id in index if item_id not in live]
+    if index.items["item_id"].equals(collection.items["item_id"]) and not (collection.deleted & ~index.removed).any():
+        return index
+    rows = ((item_id, collection.lookup.row(item_id)) for item_id in index)
+    gone = [item_id for item_id, row in rows if row is None or collection.deleted[row]]
     return index.without_items(gone) if gone else index

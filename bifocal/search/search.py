@@ -4,7 +4,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +57,8 @@ class Search:
         self._collection_rows: Array | None = None
         has_regions = collection is not None and collection.description.region_dimension is not None
         if collection is not None and has_regions and localizer is not None and 0 < len(index) <= REGION_ITEMS:
-            rows = {item_id: row for row, item_id in enumerate(collection.ids)}
-            self._collection_rows = np.array([rows.get(item_id, -1) for item_id in index.ids])
+            found = (collection.lookup.row(item_id) for item_id in index.ids)
+            self._collection_rows = np.array([-1 if row is None else row for row in found])
             # The files are opened once: a new collection may replace them while this one is in use.
             collection.regions(int(self._collection_rows[np.flatnonzero(~index.removed)[0]]))
 
@@ -68,7 +67,7 @@ class Search:
         """Modes that this index can be searched in."""
         possible: dict[Mode, bool] = {
             "vectors": True,
-            "hybrid": find_spec("bm25s") is not None and has_texts(self.index.items),
+            "hybrid": has_texts(self.index.items),
             "regions": self._collection_rows is not None,
         }
         return [mode for mode, is_possible in possible.items() if is_possible]

@@ -22,6 +22,7 @@ from bifocal.search.collection.format import (
     shard_name,
     values_of,
 )
+from bifocal.search.item_ids import ItemIds
 from bifocal.search.vectors import Vectors
 
 
@@ -69,6 +70,11 @@ class Collection:
         """Ids of the N items."""
         ids: list[str] = self.items.column("item_id").to_pylist()
         return ids
+
+    @cached_property
+    def lookup(self) -> ItemIds:
+        """Rows of the ids."""
+        return ItemIds(self.items.column("item_id"))
 
     @cached_property
     def deleted(self) -> NDArray[np.bool_]:
@@ -124,13 +130,15 @@ class Collection:
 
     def _check_rows(self) -> None:
         """Raise ``ValueError`` unless each item that is not deleted has a vector of its own."""
+        if self.lookup.different != len(self):
+            raise ValueError(f"{self.directory / ITEMS} has an item_id twice: embed the collection again")
         live = ~self.deleted
         shard, row = self._shard[live], self._row[live]
         counts = np.array(self.description.shards, np.int64)
         valid = (shard >= 0) & (shard < len(counts)) & (row >= 0)
         valid[valid] &= row[valid] < counts[shard[valid]]
-        places = np.stack([shard, row], axis=1)
-        if not valid.all() or len(np.unique(places, axis=0)) != len(places):
+        places = shard.astype(np.int64) << 32 | row
+        if not valid.all() or len(np.unique(places)) != len(places):
             raise ValueError(
                 f"{self.directory / ITEMS} refers to vectors that the shards do not have, or to one vector twice: "
                 "embed the collection again"

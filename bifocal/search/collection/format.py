@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -127,8 +126,6 @@ def read_items(file: Path) -> pa.Table:
     unknown = [name for name in own if not name.startswith(META)]
     if unknown:
         raise ValueError(f"{file} has the column {unknown[0]!r}: columns of users start with {META!r}")
-    if pc.count_distinct(table.column("item_id")).as_py() != len(table):
-        raise ValueError(f"{file} has an item_id twice: embed the collection again")
     return table.select([*ITEMS_SCHEMA.names, *own])
 
 

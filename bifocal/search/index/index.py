@@ -16,6 +16,7 @@ from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.exact import mapped, nearest_rows, rank
 from bifocal.search.index.files import IndexParts, read_index, write_index
 from bifocal.search.index.format import IndexDescription
+from bifocal.search.item_ids import ItemIds
 from bifocal.search.vectors import Vectors, unit_vectors
 
 Array = NDArray[Any]
@@ -56,11 +57,10 @@ class SearchIndex:
         self.calibration = calibration
         self.removed = np.zeros(count, dtype=bool) if removed is None else removed
         self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
-        self.ids: list[str] = items["item_id"].to_pylist()
-        self._row = {item_id: row for row, item_id in enumerate(self.ids) if not self.removed[row]}
-        if count != len(vectors) or len(self._row) != count - self.removed.sum():
+        self.ids = ItemIds(items["item_id"], self.removed)
+        if count != len(vectors) or self.ids.different != self.ids.count:
             raise ValueError(
-                f"{count} ids, {len(self._row)} of them different, and {len(vectors)} vectors: give each "
+                f"{count} ids, {self.ids.different} of them different, and {len(vectors)} vectors: give each "
                 "vector its own id"
             )
         if bias is not None and bias.shape != (count,):
@@ -83,15 +83,15 @@ class SearchIndex:
 
     def __len__(self) -> int:
         """Return the number of items that are not removed."""
-        return len(self._row)
+        return self.ids.count
 
     def __contains__(self, item_id: object) -> bool:
         """Return whether the index has an item."""
-        return item_id in self._row
+        return self.ids.row(item_id) is not None
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the ids of the items that are not removed."""
-        return iter(self._row)
+        return self.ids.items()
 
     def row(self, item_id: str) -> int:
         """Return the row of an item.
@@ -99,9 +99,9 @@ class SearchIndex:
         Raises:
             ValueError: the index does not have the item.
         """
-        if item_id not in self._row:
+        if (row := self.ids.row(item_id)) is None:
             raise ValueError(f"the index has no item {item_id!r} among its {len(self)}; search with its vector")
-        return self._row[item_id]
+        return row
 
     def vector(self, item_id: str) -> NDArray[np.float32]:
         """Return the vector (d,) of an item.

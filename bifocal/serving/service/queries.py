@@ -23,6 +23,8 @@ from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 
 T = TypeVar("T")
+SMALL = 1_000_000
+"""Numbers in the vectors of an index that is searched in the event loop: a thread takes longer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ class QueryRunner:
         start, served = time.perf_counter(), generation.served
         self.deletions.read_file()
         query = await self._query(generation, request, upload)
-        results = await compute(generation.executor, served.search.rank, query, request.k + 1, request.offset)
+        small = query.mode == "vectors" and query.group is None and len(served) * query.vector.size <= SMALL
+        results = await compute(
+            None if small else generation.executor, served.search.rank, query, request.k + 1, request.offset
+        )
         kept = [hit for hit in results if hit.item_id not in self.deletions][: request.k]  # deleted in the meantime
         seconds = time.perf_counter() - start
         return QueryResult(
@@ -135,9 +140,11 @@ class QueryRunner:
             raise HTTPException(400, str(error)[:1000]) from error
 
 
-async def compute(executor: Executor, function: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
+async def compute(executor: Executor | None, function: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of a function that computes, in a thread of an executor; a ``ValueError`` becomes 400."""
     try:
+        if executor is None:
+            return function(*arguments)
         return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
     except ValueError as error:
         raise HTTPException(400, str(error)[:1000]) from error

@@ -77,7 +77,7 @@ class ServedModel:
     @cached_property
     def description(self) -> Description:
         """Languages, metadata and examples of the collection."""
-        return describe(sorted(self.index), self.items, self.index.items)
+        return describe(self.index.ids, np.flatnonzero(~self.index.removed), self.items, self.index.items)
 
     @cached_property
     def newest(self) -> NDArray[np.int64]:

@@ -50,7 +50,7 @@ def write_collection(
     """
     ids = [served.index.ids[row] for row in rows]
     table, items, calibration = served.index.items.take(rows), served.items, served.index.calibration
-    description = describe(ids, items, table)
+    description = describe(ids, np.arange(len(ids)), items, table)
     facts = [items.facts(item_id) for item_id in ids]
     columns = dict.fromkeys(name for fact in facts for name in fact["metadata"])
     content = {

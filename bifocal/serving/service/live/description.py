@@ -1,6 +1,6 @@
 """Description of a collection for clients: languages, metadata, examples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -45,21 +45,20 @@ class Description:
     examples: list[Example]
 
 
-def example_queries(ids: Sequence[str], items: Items) -> list[Example]:
-    """Return short captions of items that are spread over the collection."""
+def example_queries(captions: Mapping[str, Sequence[str]]) -> list[Example]:
+    """Return short captions of some items."""
     found: dict[str, Example] = {}
-    for row in _spread(len(ids), SAMPLE):
-        captions = sorted(items.captions(ids[row]), key=len)
-        if captions and 0 < len(captions[0]) <= EXAMPLE_CHARACTERS:
-            text = captions[0].rstrip(" .")
-            found.setdefault(text, Example(ids[row], text))
+    for item_id, texts in captions.items():
+        if texts and 0 < len(shortest := min(texts, key=len)) <= EXAMPLE_CHARACTERS:
+            text = shortest.rstrip(" .")
+            found.setdefault(text, Example(item_id, text))
     return [list(found.values())[row] for row in _spread(len(found), EXAMPLES)]
 
 
-def languages(ids: Sequence[str], items: Items) -> list[str]:
+def languages(captions: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the languages of the captions as ISO 639-1 codes, the most frequent first; empty without captions."""
-    captions = [text for row in _spread(len(ids), SAMPLE) for text in items.captions(ids[row])[:1]]
-    groups = [captions[start : start + GROUP] for start in range(0, len(captions), GROUP)]
+    first = [texts[0] for texts in captions.values() if texts]
+    groups = [first[start : start + GROUP] for start in range(0, len(first), GROUP)]
     if not groups:
         return []
     return [code for code, share in caption_languages(groups).items() if share >= RARE and code != "unknown"]
@@ -90,9 +89,11 @@ def newest_rows(items: pa.Table) -> NDArray[np.int64]:
     return newest
 
 
-def describe(ids: Sequence[str], items: Items, table: pa.Table) -> Description:
-    """Return languages, columns and examples of a collection."""
-    return Description(languages(ids, items), columns(table), example_queries(ids, items))
+def describe(ids: Sequence[str], rows: NDArray[np.int64], items: Items, table: pa.Table) -> Description:
+    """Return languages, columns and examples of a collection, from items that are spread over its rows."""
+    chosen = sorted(ids[row] for row in rows[_spread(len(rows), SAMPLE)].tolist())
+    captions = {item_id: items.captions(item_id) for item_id in chosen}
+    return Description(languages(captions), columns(table), example_queries(captions))
 
 
 def _spread(count: int, wanted: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""JSON bodies of requests: bounded before they are parsed, and parsed outside the event loop."""
+"""JSON bodies of requests: bounded before they are parsed, and larger ones parsed outside the event loop."""
 
 import json
 import re
@@ -12,6 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 MAX_ELEMENTS, MAX_DEPTH = 20_000, 16
 """Values and keys of a body, and levels of its lists and objects."""
+SMALL = 4096
+"""Bytes of a body that is parsed in the event loop: a thread takes longer."""
 # Possessive, and an open string reaches to the end: the time is linear in the length.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 BRACKETS = b"[]{}"
@@ -43,11 +45,12 @@ def parse_json(body: bytes) -> Any:
 
 class _JSONRequest(Request):
     async def json(self) -> Any:
-        return await run_in_threadpool(parse_json, await self.body())
+        body = await self.body()
+        return parse_json(body) if len(body) <= SMALL else await run_in_threadpool(parse_json, body)
 
 
 class JSONRoute(APIRoute):
-    """Route that parses a JSON body by ``parse_json`` in a thread."""
+    """Route that parses a JSON body by ``parse_json``, a large one in a thread."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of the route."""
