@@ -30,6 +30,7 @@ class Result:
         reference: floor or peer of the same run.
         date: day of the measurement, ISO 8601.
         measure: hash of the metrics that gave the value, see ``benchmarks.measures``; "" if it was not recorded.
+        version: of the package that was measured.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Result:
     reference: str = ""
     date: str = ""
     measure: str = ""
+    version: str = ""
 
     @property
     def verdict(self) -> str:
@@ -78,7 +80,7 @@ class Report:
     ) -> None:
         """Record a value and print it in one line, with its bar and verdict."""
         bar, today = at_most if at_most is not None else at_least, date.today().isoformat()
-        result = Result(name, value, unit, bar, at_most is not None, reference, today, self.measure)
+        result = Result(name, value, unit, bar, at_most is not None, reference, today, self.measure, __version__)
         self.results.append(result)
         line = f"{name:<58} {value:10.4g} {unit:<12} {reference}"
         print(f"{line:<84}  {result.limit}  {result.verdict}".rstrip(), flush=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks.common import RESULTS, read_results
 from benchmarks.measures import measure_hash
+from bifocal.version import __version__
 
 README = Path(__file__).with_name("README.md")
 BEGIN = "<!-- rendered by 'python -m benchmarks render' from results/*.json -->\n"
@@ -46,7 +47,8 @@ def _tables(results: Path) -> str:
         for result in read_results(file):
             name_and_reference = result.name + (f" ({result.reference})" if result.reference else "")
             value = f"{result.value:.4g} {result.unit}".rstrip()
-            old = OLDER if result.measure and result.measure != measure else ""
+            old = "" if result.version in ("", __version__) else f", version {result.version}"
+            old += OLDER if result.measure and result.measure != measure else ""
             cells = [name_and_reference, value, result.limit, result.verdict, result.date + old]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import render as tables
 from benchmarks.common import Result
 from benchmarks.measures import measure_hash
+from bifocal.version import __version__
 
 FILES = {
     "benchmarks/quality/x.py": "from benchmarks.tools import helper\nfrom bifocal.evaluation import Retrieval\n",
@@ -46,8 +47,10 @@ def test_table_marks_values_that_another_measure_gave(tmp_path: Path) -> None:
     results = [
         Result("same", 1.0, date=day, measure=measure_hash(name)),
         Result("other", 2.0, date=day, measure="0123456789ab"),
-        Result("not recorded", 3.0, date=day),
+        Result("not recorded", 3.0, date=day, version=__version__),
+        Result("not today's version", 4.0, date=day, version="0.0.1"),
     ]
     (tmp_path / f"{name}.json").write_text(json.dumps([asdict(result) for result in results]))
     lines = [line for line in tables.render(tmp_path).splitlines() if line.startswith(("| same", "| other", "| not"))]
-    assert [f"{day}, before its measure changed" in line for line in lines] == [False, True, False]
+    assert [f"{day}, before its measure changed" in line for line in lines] == [False, True, False, False]
+    assert [f"{day}, version 0.0.1 |" in line for line in lines] == [False, False, False, True]
