@@ -1,13 +1,15 @@
 """Pointing game: does the maximum of a phrase's heatmap lie in one of its boxes?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
 from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
@@ -19,6 +21,7 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.plots import grid_figure
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
+from bifocal.text import tokenize
 
 SHOWN_CATEGORIES = 12
 
@@ -35,6 +38,8 @@ class PointingGame:
         shown_queries: half the number of phrases in the report, of which at most half are misses.
         min_area: part of the image that the smallest rectangle around the boxes of a phrase covers at least; other
             phrases are left out. The code of Akbari et al., CVPR 2019, has 0.05, which their paper does not say.
+        training: folder of the dataset whose captions trained the model, for the accuracy of phrases with a word that
+            no training caption has (figure 7 of BEAN, 4.8 of the thesis); None for the training split of this dataset.
     """
 
     title = "Pointing game"
@@ -46,9 +51,10 @@ class PointingGame:
         bootstrap_resamples: int = 1000,
         shown_queries: int = 6,
         min_area: float = 0.0,
+        training: Path | str | None = None,
     ) -> None:
         self.localizer, self.resamples, self.shown = localizer, bootstrap_resamples, 2 * shown_queries
-        self.min_area = min_area
+        self.min_area, self.training = min_area, None if training is None else Path(training)
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without phrases, boxes or a localizer."""
@@ -57,7 +63,9 @@ class PointingGame:
             return Result(self.title, skipped=skipped)
         chosen = choose_locator(subject, self.localizer)
         pointing = point_at_phrases(chosen.locator, subject.split, min_area=self.min_area)
-        metrics = pointing_metrics(pointing, self.resamples, subject.seed) | chosen.tuning
+        dataset = subject.dataset if self.training is None else read_dataset(self.training)
+        words = {word for text in dataset.split("train").captions["text"] for word in tokenize(text)}
+        metrics = pointing_metrics(pointing, self.resamples, subject.seed, words) | chosen.tuning
         phrases = pointing.phrases
         content = text_hashes(phrases["phrase"])
         examples = shown_examples(pointing, chosen.locator, self.shown, subject.seed)
@@ -90,8 +98,14 @@ def _true_boxes(phrases: pd.DataFrame) -> list[str]:
     return [sha256(np.asarray(boxes, dtype=np.float32).tobytes()).hexdigest() for boxes in phrases["boxes"]]
 
 
-def pointing_metrics(pointing: PointingResult, resamples: int, seed: int) -> dict[str, Any]:
-    """Return the accuracy in percent, its 95 % interval and the baselines; of all phrases and by category."""
+def pointing_metrics(
+    pointing: PointingResult, resamples: int, seed: int, words: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """Return the accuracy in percent, its 95 % interval and the baselines; of all phrases and by category.
+
+    ``unseen_words`` has the values of the phrases with a word that is not among the ``words`` of the training; it is
+    left out if there is no such phrase, or no word.
+    """
     boxes = list(pointing.phrases["boxes"])
     values = {
         "accuracy": pointing.hits.astype(np.float64),
@@ -102,7 +116,12 @@ def pointing_metrics(pointing: PointingResult, resamples: int, seed: int) -> dic
     low, high = mean_interval(100 * values["accuracy"], images, resamples=resamples, seed=seed)
     means = {name: 100 * float(value.mean()) for name, value in values.items()}
     categories = _by_category(list(pointing.phrases["category"]), values)
-    return {**means, "low": low, "high": high, "phrases": len(boxes), "categories": categories}
+    result = {**means, "low": low, "high": high, "phrases": len(boxes), "categories": categories}
+    unseen = np.array([not set(tokenize(text)) <= words for text in pointing.phrases["phrase"]])
+    if words and unseen.any():
+        of_unseen = {name: 100 * float(value[unseen].mean()) for name, value in values.items()}
+        result["unseen_words"] = {**of_unseen, "phrases": int(unseen.sum())}
+    return result
 
 
 def _by_category(names: list[Any], values: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
@@ -130,6 +149,13 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
         MetricRow("pointing.centre", metrics["centre"], "Accuracy of the image center", unit="%"),
         MetricRow("pointing.random", metrics["random"], "Accuracy of a random point", unit="%"),
     ]  # fmt: skip
+    if "unseen_words" in metrics:
+        unseen = metrics["unseen_words"]
+        label, baselines = (
+            f"Accuracy of {unseen['phrases']:,} phrases with unseen words",
+            {"image center": unseen["centre"]},
+        )
+        rows.append(MetricRow("pointing.unseen_words", unseen["accuracy"], label, baselines=baselines, unit="%"))
     return rows + ([MetricRow("pointing.k", float(metrics["k"]), "k of the heatmap")] if "k" in metrics else [])
 
 

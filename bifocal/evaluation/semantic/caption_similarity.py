@@ -1,9 +1,12 @@
 """Similarities of images by their captions and objects: stand-ins for the similarity that people see."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from bifocal.datasets import Dataset
@@ -55,6 +58,23 @@ def caption_similarities(
 def tf_idf_similarity(dataset: Dataset, split: Dataset) -> Similarity:
     """Return the dot product of two images' tf-idf vectors."""
     vectors = image_vectors(fit_tf_idf(dataset, split), split)
+    return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
+
+
+def generated_similarity(path: Path, dataset: Dataset, split: Dataset) -> Similarity:
+    """Return the dot product of two images' tf-idf vectors of captions that a network wrote, fitted on people's.
+
+    The CSV file has the columns image_id and text, and a caption of each image of the split.
+    """
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    missing = [name for name in ("image_id", "text") if name not in table.columns]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}")
+    without = split.images["image_id"][~split.images["image_id"].isin(table["image_id"])]
+    if len(without):
+        raise ValueError(f"{path} has no caption of {len(without)} images of the split, such as {without.iloc[0]!r}")
+    captions = table[table["image_id"].isin(split.images["image_id"])]
+    vectors = image_vectors(fit_tf_idf(dataset, split), replace(split, captions=captions))
     return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import mean, pstdev
 
 import pandas as pd
 import torch
@@ -9,10 +10,13 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.formats.human_triplets import CHOICES, TRIPLET, VOTES, read_decisions, read_triplets
-from bifocal.evaluation.semantic.caption_similarity import caption_similarities
+from bifocal.evaluation.semantic.caption_similarity import caption_similarities, generated_similarity
 from bifocal.metrics import inter_user_agreement, triplet_agreement
 from bifocal.report.metric_rows import MetricRow
 
+RANDOM_DRAWS = 5
+"""Draws of random scores, as "Random (x5)" of tables 1 and 2."""
+NEIGHBORS = 50
 LABELS = {
     "agreement": "Model",
     "with_text": "Model, image and text",
@@ -20,15 +24,24 @@ LABELS = {
     "fisher": "Captions, Fisher vectors of word vectors",
     "meteor": "Captions, METEOR",
     "objects": "Objects, tf-idf of synsets",
+    "generated": "Generated captions, tf-idf",
+    "random": "Random scores",
     "people": "People with each other",
 }
 
 
 def triplet_metrics(
-    path: Path, images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
+    path: Path,
+    images: Tensor,
+    dataset: Dataset,
+    split: Dataset,
+    seed: int,
+    with_text: Tensor | None = None,
+    generated: Path | None = None,
 ) -> dict[str, float]:
     """Return the agreement with people in percent, of the model and of caption similarities; ``left_out`` counts
-    triplets outside the split, ``people`` is one person's agreement with the others. Embeddings have unit norm.
+    triplets outside the split, ``people`` is one person's agreement with the others. Embeddings have unit norm;
+    ``generated`` is a file of captions that a network wrote.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
     table = read_triplets(path)
@@ -47,11 +60,43 @@ def triplet_metrics(
     if with_text is not None:
         metrics["with_text"] = agreement(lambda query, other: float(with_text[query] @ images[other]))
     similarities = caption_similarities(dataset, split, rows.flatten().tolist(), seed)
+    if generated is not None:
+        similarities = {**similarities, "generated": generated_similarity(generated, dataset, split)}
     metrics |= {name: agreement(similarity) for name, similarity in similarities.items()}
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.rand(RANDOM_DRAWS, 2, len(votes), generator=generator)
+    draws = [triplet_agreement(first, second, votes) for first, second in scores]
+    metrics |= {"random": mean(draws), "random_std": pstdev(draws)}
     decisions = read_decisions(path)
     if decisions is not None:
         metrics["people"], metrics["people_std"] = inter_user_agreement(*_numbers(_in_split(decisions, row_of_image)))
     return metrics | {"triplets": len(kept), "left_out": len(table) - len(kept)}
+
+
+def draw_triplets(images: Tensor, split: Dataset, count: int, seed: int) -> pd.DataFrame:
+    """Return ``count`` triplets to ask people about, as image ids: query, first, second.
+
+    Gordo and Larlus, section 3: two images are drawn from the 50 nearest neighbors of a random query, because two
+    random images would both be irrelevant. The paper takes ResNet-101's mean cell, without training. Queries are drawn
+    without replacement.
+
+    Args:
+        images: embeddings (N, d) of unit norm.
+        count: at most N.
+
+    Raises:
+        ValueError: the split has fewer than ``count`` images, or fewer than three.
+    """
+    if count > len(images) or len(images) < 3:
+        raise ValueError(f"{count} triplets of {len(images)} images: each needs a query of its own, and two others")
+    generator = torch.Generator().manual_seed(seed)
+    queries = torch.randperm(len(images), generator=generator)[:count]
+    rows = torch.arange(count)
+    cosines = (images[queries] @ images.T).index_put((rows, queries), torch.tensor(-torch.inf, dtype=images.dtype))
+    near = cosines.topk(min(NEIGHBORS, len(images) - 1), dim=1).indices
+    chosen = torch.stack([torch.randperm(near.shape[1], generator=generator)[:2] for _ in rows])
+    triplets = torch.cat([queries.unsqueeze(1), near.gather(1, chosen)], dim=1)
+    return pd.DataFrame(split.images["image_id"].to_numpy()[triplets.numpy()], columns=list(TRIPLET))
 
 
 def triplet_rows(metrics: Mapping[str, float]) -> list[MetricRow]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import mean, pstdev
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from torch.nn.functional import normalize
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.semantic.caption_similarity import fit_tf_idf
-from bifocal.evaluation.semantic.human_triplets import triplet_metrics, triplet_rows
+from bifocal.evaluation.semantic.human_triplets import RANDOM_DRAWS, draw_triplets, triplet_metrics, triplet_rows
 from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
 from bifocal.models.embedding import BATCH, dual_encoder, embed_texts
@@ -25,6 +26,8 @@ from bifocal.text import TextBatch
 RESULTS = (8, 16, 32, 64, 128)
 """R of NDCG@R and PCC@R, as far as the split has images."""
 MEASURES = ("NDCG", "PCC")
+BINS = 20
+"""Points of figure 2, right: bins of equally many pairs of a query and an answer."""
 
 
 class SemanticRetrieval:
@@ -38,13 +41,26 @@ class SemanticRetrieval:
             or neither), which gives the agreement between people too; None measures no agreement.
         with_text: query also with an image and its own captions, "(V+T, V+T)" in the paper. It needs one vector per
             caption and a text encoder that was trained with the images.
+        generated_captions: CSV file of captions that a network wrote, with the columns image_id and text, for the
+            agreement of their tf-idf with people; it needs ``human_triplets``.
+        drawn_triplets: number of triplets to draw for a user study, see ``draw_triplets``; the report has them as
+            ``drawn_triplets.csv``.
     """
 
     title = "Semantic retrieval"
 
-    def __init__(self, human_triplets: str | Path | None = None, with_text: bool = False) -> None:
+    def __init__(
+        self,
+        human_triplets: str | Path | None = None,
+        with_text: bool = False,
+        generated_captions: str | Path | None = None,
+        drawn_triplets: int = 0,
+    ) -> None:
+        if generated_captions is not None and human_triplets is None:
+            raise ValueError("generated_captions are compared with people: give human_triplets too")
         self.human_triplets = None if human_triplets is None else Path(human_triplets)
-        self.with_text = with_text
+        self.generated_captions = None if generated_captions is None else Path(generated_captions)
+        self.with_text, self.drawn_triplets = with_text, drawn_triplets
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; without one vector per image, skip it, or raise ``ValueError`` if given triplets."""
@@ -57,7 +73,8 @@ class SemanticRetrieval:
             return Result(self.title, skipped=f"A {type(subject.model).__name__} has no single vector per image.")
         images, dataset, split = normalize(subject.image_embeddings, dim=1), subject.dataset, subject.split
         with_text = image_and_text(subject, images) if self.with_text else None
-        values, curves = semantic_metrics(images, dataset, split, subject.seed, with_text)
+        values, tables = semantic_metrics(images, dataset, split, subject.seed, with_text)
+        curves, pairs = tables["semantic_curves"], tables["semantic_pairs"]
         metrics, rows = {"semantic": values}, _rows(values)
         lines = {
             f"{name}@R{label}": curves[f"{name}{kind}"].tolist()
@@ -66,9 +83,12 @@ class SemanticRetrieval:
             if f"{name}{kind}" in curves
         }
         chart = (lines, curves["R"].tolist(), "R", "percent")
-        blocks: list[Block] = [Chart(line_chart(*chart)), semantic_table(values)]
+        cosines = ({"cosine": pairs["cosine"].tolist()}, pairs["relevance"].tolist(), "tf-idf similarity", "percent")
+        blocks: list[Block] = [Chart(line_chart(*chart)), Chart(line_chart(*cosines)), semantic_table(values)]
         if self.human_triplets is not None:
-            metrics["triplets"] = triplet_metrics(self.human_triplets, images, dataset, split, subject.seed, with_text)
+            metrics["triplets"] = triplet_metrics(
+                self.human_triplets, images, dataset, split, subject.seed, with_text, self.generated_captions
+            )
             agreement = triplet_rows(metrics["triplets"])
             rows += agreement
             count = f"{metrics['triplets']['triplets']:,}"
@@ -76,15 +96,22 @@ class SemanticRetrieval:
         note = (
             f"{values['queries']:,} images as queries, all other images of the split as answers. Relevance: tf-idf "
             "similarity of all words of the captions. NDCG@R weights the first R answers by rank; PCC@R is the "
-            "correlation of score and relevance among them. Random: random scores."
+            f"correlation of score and relevance among them. Random: mean of {RANDOM_DRAWS} draws of scores. The "
+            f"second chart has the mean cosine of {BINS} bins of equally many pairs by relevance; the correlation "
+            f"over all pairs is {values['correlation']:.1f} %."
         )
+        if self.drawn_triplets:
+            tables["drawn_triplets"] = draw_triplets(images, split, self.drawn_triplets, subject.seed)
         return Result(
             self.title,
             metrics,
             rows=rows,
             sections=[Section(self.title, note, blocks)],
-            tables={"semantic_curves": curves},
-            figures={"semantic_curves": chart_figure(lambda ax: plot_lines(ax, *chart))},
+            tables=tables,
+            figures={
+                "semantic_curves": chart_figure(lambda ax: plot_lines(ax, *chart)),
+                "semantic_pairs": chart_figure(lambda ax: plot_lines(ax, *cosines)),
+            },
         )
 
 
@@ -99,9 +126,11 @@ def image_and_text(subject: Subject, images: Tensor) -> Tensor:
 
 def semantic_metrics(
     images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
-) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Return NDCG@R, PCC@R and their areas in percent, and the curves, for ``images`` of unit norm; the metrics of
-    queries ``with_text`` and of random scores (``chance``) are nested.
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """Return NDCG@R, PCC@R and their areas in percent, and the tables of curves, for ``images`` of unit norm.
+
+    Nested: queries ``with_text``, random scores (``chance``) and their standard deviation over draws (``chance_std``).
+    ``correlation``: Pearson's correlation of cosine and relevance over all pairs (figure 2, right).
     """
     queries = choose_queries(len(images), seed)
     relevant = relevance(image_vectors(fit_tf_idf(dataset, split), split), queries)
@@ -117,9 +146,29 @@ def semantic_metrics(
         {"R": rs}
         | {f"{name}{kind}": [at[f"{name}@{r}"] for r in rs] for kind, at in values.items() for name in MEASURES}
     )
-    random = torch.rand(relevant.shape, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    draws = [measured(torch.rand(relevant.shape, generator=generator)) for _ in range(RANDOM_DRAWS)]
+    chance, deviation = ({name: of([at[name] for at in draws]) for name in draws[0]} for of in (mean, pstdev))
     others = {kind.removeprefix("_"): at for kind, at in values.items() if kind}
-    return {**values[""], **others, "chance": measured(random), "queries": len(queries)}, curves
+    correlation, pairs = cosine_by_relevance(images[queries] @ images.T, relevant, queries)
+    values = {**values[""], **others, "chance": chance, "chance_std": deviation, "correlation": correlation}
+    return values | {"queries": len(queries)}, {"semantic_curves": curves, "semantic_pairs": pairs}
+
+
+def cosine_by_relevance(cosines: Tensor, relevant: Tensor, queries: Tensor) -> tuple[float, pd.DataFrame]:
+    """Return Pearson's correlation over all pairs of a query and another image, and means by relevance, in percent.
+
+    Gordo and Larlus, figure 2, right. The means are over bins of equally many pairs, in ascending relevance.
+
+    Shape:
+        cosines (Q, N), relevant (Q, N), queries (Q,): row of each query among the images
+    """
+    others = torch.ones_like(cosines, dtype=torch.bool).scatter_(1, queries.unsqueeze(1), False)
+    pairs = torch.stack([relevant[others], cosines[others].double()])
+    bins = [part.mean(dim=1) for part in pairs[:, pairs[0].argsort(stable=True)].tensor_split(BINS, dim=1)]
+    means = 100 * torch.stack([part for part in bins if not part.isnan().any()])
+    correlation = float(torch.corrcoef(pairs)[0, 1].nan_to_num(0.0))
+    return 100 * correlation, pd.DataFrame(means.numpy(), columns=["relevance", "cosine"])
 
 
 def semantic_table(metrics: Mapping[str, Any]) -> Table:
@@ -148,6 +197,7 @@ def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
         MetricRow(f"semantic.{name}", metrics[name], name.replace("_", " "), baselines={"random": value}, unit="%")
         for name, value in chance.items()
     ]
+    rows.append(MetricRow("semantic.correlation", metrics["correlation"], "Correlation of cosine and tf-idf", unit="%"))
     for name, value in metrics.get("with_text", {}).items():
         label = f"{name.replace('_', ' ')}, image and text"
         rows.append(

@@ -1,4 +1,4 @@
-"""Text modifiers: a word is added to a query image; do the answers show what it names?"""
+"""Text modifiers: a word is added to a query image, or subtracted; do the answers show what it names?"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ SHOWN_WORDS, SHOWN_ANSWERS = 4, 4
 
 
 class TextModifiers:
-    """Precision of the first answers to an image plus a word, before and after the word is added.
+    """Share of the first answers that show a word, before and after it is added to a query image, or subtracted.
 
     Gordo and Larlus, CVPR 2017, section 6 and figure 5.
     """
@@ -40,11 +40,13 @@ class TextModifiers:
         images = normalize(subject.image_embeddings, dim=1)
         vectors = embed_texts(subject.model, subject.vectorizer, words).float().cpu()
         values = modifier_metrics(images, vectors, has_word, subject.seed)
+        subtracted = modifier_metrics(images, vectors, has_word, subject.seed, weight=-1.0)
         note = (
             "The vector of a word is added to that of an image, and the sum is the query. Framed answers have the word "
             f"in their captions; the query image does not. Over all words and queries, {values['before']:.1f} % of the "
             f"first answers have the word before it is added and {values['after']:.1f} % after; {values['chance']:.1f} "
-            "% of all images have it."
+            "% of all images have it. From query images with the word, it is subtracted: of their first answers, "
+            f"{subtracted['before']:.1f} % have it before and {subtracted['after']:.1f} % after."
         )
         shown = slice(SHOWN_WORDS)
         examples = modifier_examples(
@@ -53,26 +55,33 @@ class TextModifiers:
         )  # fmt: skip
         return Result(
             self.title,
-            {"modifiers": values},
+            {"modifiers": {**values, "subtracted": subtracted}},
             rows=[
                 MetricRow("modifiers.after", values["after"], "Precision with the word",
                           baselines={"without it": values["before"], "chance": values["chance"]}, unit="%"),
                 MetricRow("modifiers.before", values["before"], "Precision without the word", unit="%"),
                 MetricRow("modifiers.chance", values["chance"], "Chance level", unit="%"),
                 MetricRow("modifiers.kept", values["kept"], "Similarity to the query image that is kept"),
+                MetricRow("modifiers.subtracted.after", subtracted["after"], "Answers with the subtracted word",
+                          baselines={"before": subtracted["before"], "chance": subtracted["chance"]}, unit="%"),
+                MetricRow("modifiers.subtracted.kept", subtracted["kept"], "Similarity that is kept, word subtracted"),
             ],
             sections=[Section(self.title, note, [QueryList("Examples", examples)])],
         )  # fmt: skip
 
 
-def modifier_metrics(images: Tensor, vectors: Tensor, has_word: Tensor, seed: int) -> dict[str, float]:
-    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the word."""
+def modifier_metrics(
+    images: Tensor, vectors: Tensor, has_word: Tensor, seed: int, weight: float = 1.0
+) -> dict[str, float]:
+    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the word, or have the
+    word if a negative ``weight`` subtracts it.
+    """
     random = np.random.default_rng(seed)
-    without = [(~images_with_word).nonzero().flatten().numpy() for images_with_word in has_word]
-    drawn = [random.permutation(rows)[:QUERIES_PER_WORD] for rows in without]
+    suitable = [(with_word == (weight < 0)).nonzero().flatten().numpy() for with_word in has_word]
+    drawn = [random.permutation(rows)[:QUERIES_PER_WORD] for rows in suitable]
     word = torch.from_numpy(np.repeat(np.arange(len(drawn)), [len(rows) for rows in drawn]))
     queries = torch.from_numpy(np.concatenate(drawn))
-    return modifier_precision(images, queries, vectors[word], has_word[word], r=min(R, len(images) - 1))
+    return modifier_precision(images, queries, vectors[word], has_word[word], weight=weight, r=min(R, len(images) - 1))
 
 
 def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:

@@ -39,7 +39,7 @@ def test_metrics_have_values_intervals_and_baselines(evaluated: Path) -> None:
     pointing = metrics["pointing"]
     assert pointing["low"] <= pointing["accuracy"] <= pointing["high"]
     assert 0 < pointing["random"] < 100
-    assert {"before", "after", "chance", "kept"} == metrics["modifiers"].keys()
+    assert {"before", "after", "chance", "kept", "subtracted"} == metrics["modifiers"].keys()
     assert sum(row["phrases"] for row in pointing["categories"].values()) == pointing["phrases"]
     assert 0 < metrics["semantic"]["NDCG_area"] <= 100
 

@@ -74,6 +74,25 @@ def test_pointing_game_accuracy_by_category_is_share_of_its_phrases(subject: Sub
     assert list(by_category) == ["b", "a"]
 
 
+def test_phrases_with_words_that_no_training_caption_has(subject: Subject, locator: PhraseLocator) -> None:
+    """The thesis, figure 4.8, as a share: against loops over the phrases."""
+    pointing = point_at_phrases(locator, subject.split)
+    seen = sorted({word for text in pointing.phrases["phrase"] for word in text.lower().split()})[1:]
+    captions = subject.dataset.captions
+    of_training = captions["image_id"].isin(subject.dataset.split("train").images["image_id"])
+    captions = captions.assign(text=captions["text"].mask(of_training, " ".join(seen)))
+    changed = replace(subject, dataset=replace(subject.dataset, captions=captions))
+    metrics = PointingGame()(changed).metrics["pointing"]
+    unseen = [any(word not in seen for word in text.lower().split()) for text in pointing.phrases["phrase"]]
+    hits = [bool(hit) for hit, without in zip(pointing.hits, unseen, strict=True) if without]
+    assert 0 < len(hits) < len(unseen)
+    assert metrics["unseen_words"]["phrases"] == len(hits)
+    assert metrics["unseen_words"]["accuracy"] == pytest.approx(100 * sum(hits) / len(hits))
+    assert {row.name for row in PointingGame()(changed).metric_rows()} >= {"pointing.unseen_words"}
+    without = replace(subject, dataset=replace(subject.dataset, captions=captions[~of_training]))
+    assert "unseen_words" not in PointingGame()(without).metrics["pointing"]
+
+
 def test_phrases_of_small_boxes_are_left_out(subject: Subject, locator: PhraseLocator) -> None:
     everything = point_at_phrases(locator, subject.split)
     areas = []

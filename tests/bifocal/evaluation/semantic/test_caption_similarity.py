@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 from math import log, sqrt
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from bifocal.datasets import Dataset
-from bifocal.evaluation.semantic.caption_similarity import fisher_similarity, meteor_similarity, object_similarity
+from bifocal.evaluation.semantic.caption_similarity import (
+    fisher_similarity,
+    generated_similarity,
+    meteor_similarity,
+    object_similarity,
+)
 
 FISHER = "bifocal.evaluation.semantic.caption_similarity.FISHER"
 SMALL_FISHER = {"dim": 8, "centers": 2, "components": 1, "epochs": 1}
@@ -47,3 +53,36 @@ def test_object_similarity_is_tf_idf_of_the_numbers_of_objects(dataset: Dataset)
         one, other = (vector(counts[ids["test"][row]]) for row in (first, second))
         assert similarity(first, second) == pytest.approx(sum(one[name] * other[name] for name in documents))
     assert similarity(0, 3) == 0.0  # an image without objects
+
+
+def test_generated_captions_are_compared_by_tf_idf_of_peoples_captions(dataset: Dataset, tmp_path: Path) -> None:
+    """Loops over the words; the weights of words come from the captions of 12 training images."""
+    train = dataset.split("train")
+    texts = ["red", "blue", "green", "circle", "square", "triangle"]
+    captions = pd.DataFrame(
+        {
+            "caption_id": range(12),
+            "image_id": train.images["image_id"],
+            "text": [f"{texts[row % 3]} {texts[3 + row % 2]}" for row in range(12)],
+        }
+    )
+    changed = replace(dataset, captions=pd.concat([captions, dataset.split("test").captions]))
+    split = changed.split("test")
+    ids = list(split.images["image_id"])
+    written = {0: ["red circle", "a red square"], 1: ["blue square"], 2: ["unknown"]}
+    rows = [(ids[row], text) for row in range(len(ids)) for text in written.get(row, ["green"])]
+    file = tmp_path / "generated.csv"
+    pd.DataFrame([*rows, ("elsewhere", "red")], columns=["image_id", "text"]).to_csv(file, index=False)
+    similarity = generated_similarity(file, changed, split)
+
+    def idf(images: int) -> float:
+        return log(13 / (1 + images)) + 1
+
+    color, shape = idf(4), idf(6)
+    first = {"red": 2 * color, "circle": shape, "square": shape}
+    norm = sqrt(sum(value**2 for value in first.values())) * sqrt(color**2 + shape**2)
+    assert similarity(0, 1) == pytest.approx(shape * shape / norm)
+    assert similarity(0, 2) == 0.0
+    pd.DataFrame(rows[:2], columns=["image_id", "text"]).to_csv(file, index=False)
+    with pytest.raises(ValueError, match=f"has no caption of {len(ids) - 1} images of the split"):
+        generated_similarity(file, changed, split)
