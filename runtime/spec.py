@@ -80,6 +80,8 @@ class Component:
     inputs: tuple[str, ...] = ()  # names of the artifacts it reads, each a directory at ``artifacts/<name>``
     # outputs that a cluster with a shared store passes on by reference, see ``runtime.shared_store``
     large_outputs: tuple[str, ...] = ()
+    # user paths in its section that ``run`` lists, instead of a download of the whole folder
+    listed_paths: tuple[str, ...] = ()
     # names of the strings that ``run`` returns beside its metrics: outputs of a step on a cluster
     parameter_outputs: tuple[str, ...] = ()
     # HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one

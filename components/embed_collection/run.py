@@ -12,6 +12,7 @@ from bifocal.serving.encoders import scores_pairs
 from components.embed_collection.spec import EmbedCollectionParams
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy
+from runtime.s3.remote_images import remote_source
 from runtime.shards import items_of_shard, parse_shard
 
 PLACE = "../dataset"
@@ -41,8 +42,10 @@ def run(
         )
     if params.source is None:
         source = dataset_source(dataset, read_dataset(dataset), PLACE)
+    elif address := address_of_copy(params.source):
+        source = remote_source(address, params.source, collection)
     else:
-        source = files_source(params.source, collection, address_of_copy(params.source))
+        source = files_source(params.source, collection)
     known = former or params.former
     # Opened when the model needs it: a model of images does not.
     stored = None if features is None or params.source is not None else cache(partial(FeatureStore, features))

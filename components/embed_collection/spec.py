@@ -49,5 +49,6 @@ COMPONENT = Component(
     params=EmbedCollectionParams,
     inputs=("dataset", "features", "onnx"),
     outputs=("collection",),
+    listed_paths=("source",),
     merge_step="merge_collection",
 )

@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
 from runtime import artifacts
 from runtime.s3 import multipart
@@ -69,11 +69,32 @@ class Storage:
         with wrap_s3_errors(uri):
             self._client.download_file(bucket, key, str(target), Config=self._transfer)
 
+    def objects(self, uri: str) -> dict[str, tuple[str, int]]:
+        """ETag and size of each object of the folder at ``uri``, by its path; "" is the path of a single file."""
+        with wrap_s3_errors(uri):
+            found = self._objects(*parse_s3_uri(uri))
+        return {name: (entry["ETag"], entry["Size"]) for name, entry in found.items()}
+
+    def read(self, uri: str, etag: str) -> bytes:
+        """Return the object at ``uri`` by one request; an error if it has another ``etag`` by now."""
+        bucket, key = parse_s3_uri(uri)
+        with wrap_s3_errors(uri):
+            for attempt in range(1, self.attempts + 1):
+                answer = self._client.get_object(Bucket=bucket, Key=key, IfMatch=etag)
+                try:
+                    body: bytes = answer["Body"].read()
+                except (HTTPClientError, IncompleteReadError):  # the client repeats only the request, not its body
+                    if attempt == self.attempts:
+                        raise
+                    continue
+                break
+        if answer["Metadata"].get("sha256") not in (None, hashlib.sha256(body).hexdigest()):
+            raise StorageError(f"{uri} is damaged: its SHA-256 differs from the uploaded file; upload it again")
+        return body
+
     def digest(self, uri: str) -> str:
         """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``; none is downloaded."""
-        with wrap_s3_errors(uri):
-            objects = self._objects(*parse_s3_uri(uri))
-        lines = [[name, entry["ETag"], entry["Size"]] for name, entry in sorted(objects.items())]
+        lines = [[name, *state] for name, state in sorted(self.objects(uri).items())]
         return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
 
     def exists(self, uri: str) -> bool:

@@ -10,12 +10,15 @@ from runtime.spec import Component
 
 
 def download_user_files(values: Mapping[str, Any], component: Component) -> dict[str, Any]:
-    """Download the component's user files that are on S3; return ``values`` with the paths of the copies."""
+    """Download the component's user files that are on S3; return ``values`` with the paths of the copies. The component
+    lists its ``listed_paths`` itself.
+    """
     section = values.get(component.name, {})
     copies: dict[tuple[str | int, ...], str] = {}
     for location, path in component.user_paths(section).items():
         if is_remote(path):
-            Storage().download(path, cache_path(path))
+            if location not in [(name,) for name in component.listed_paths]:
+                Storage().download(path, cache_path(path))
             copies[location] = str(cache_path(path))
     return {**values, component.name: replace_values(section, copies)}
 

@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -80,7 +80,7 @@ def list_folder(root: Path) -> Folder:
     """List the files below ``root``; hidden files, links to folders or out of ``root``, runs and copies of the page are
     left out.
     """
-    images, texts, others, links = list[str](), list[str](), list[str](), list[str]()
+    found, links = list[str](), list[str]()
     real = os.path.realpath(root)
     for path, folders, files in os.walk(root, followlinks=False):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -99,11 +99,25 @@ def list_folder(root: Path) -> Folder:
             if file.is_symlink() and _is_outside(file, real):
                 links.append(prefix + name)
                 continue
-            _, dot, letters = name.rpartition(".")
-            suffix = dot + letters.lower()
-            listed = images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others
-            listed.append(prefix + name)
-    return Folder(root, sorted(images), sorted(texts), sorted(others), sorted(links))
+            found.append(prefix + name)
+    return _classified(root, found, links)
+
+
+def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
+    """Return the folder of named files, such as objects of a bucket, without the files that ``list_folder`` omits."""
+    paths = [f"/{name}" for name in names if "/." not in f"/{name}"]
+    runs = {f"{path}/".partition(f"/{part}/")[0] for path in paths for part in WRITTEN if f"/{part}/" in f"{path}/"}
+    omitted = tuple(f"{run}/" if run else place for run in runs for place in ("/artifacts/", "/page/"))
+    return _classified(root, [path[1:] for path in paths if not path.startswith(omitted)])
+
+
+def _classified(root: Path, names: Iterable[str], links: Iterable[str] = ()) -> Folder:
+    images, texts, others = list[str](), list[str](), list[str]()
+    for name in sorted(names):
+        _, dot, letters = name.rpartition(".")
+        suffix = dot + letters.lower()
+        (images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others).append(name)
+    return Folder(root, images, texts, others, sorted(links))
 
 
 def is_written(folder: Path) -> bool:

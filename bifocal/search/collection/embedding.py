@@ -178,8 +178,9 @@ class _Run:
         if self._stored is not None:
             width, height = entry.size or (0, 0)
             return Embedded(Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None)
+        path = self.settings.source.open(entry)  # a failed download is not a fault of the image
         try:
-            file = self.settings.source.open(entry).read_bytes()
+            file = path.read_bytes()
             digest = hashlib.sha256(file).hexdigest()
             if digest == self.update.sha256(position):
                 return self._unchanged(position)

@@ -1,9 +1,9 @@
 """Images for a collection: from a dataset, or from a folder, table or archive without captions or splits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +37,20 @@ class Entry:
     size: tuple[int, int] | None = None
 
 
+class RemoteImages(Protocol):
+    """Images at an address, which are downloaded when they are opened."""
+
+    def state(self, image: str) -> tuple[int, ...]:
+        """Return four integers that change with the image."""
+
+    def open(self, image: str) -> Path:
+        """Return the local copy of an image."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Images to embed; ``root`` is the name of their place in ``collection.json``, ``folder`` has the files, unless
-    ``dataset`` opens them.
+    ``dataset`` or ``remote`` opens them.
     """
 
     root: str
@@ -51,16 +61,21 @@ class Source:
     rejected: Sequence[tuple[str, str]] = ()
     unpacked: bool = False
     dataset: Dataset | None = None
+    remote: RemoteImages | None = None
 
     def open(self, entry: Entry) -> Path:
         """Return the file of an image; an image of a dataset at an address is downloaded."""
         if self.dataset is not None:
             return self.dataset.image_path(entry.item_id)
+        if self.remote is not None:
+            return self.remote.open(str(entry.image))
         assert self.folder is not None
         return self.folder / str(entry.image)
 
     def states(self, entries: Sequence[Entry]) -> NDArray[np.int64]:
         """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which knows the hashes."""
+        if self.remote is not None:
+            return np.array([self.remote.state(str(entry.image)) for entry in entries], np.int64)
         if self.folder is None or self.unpacked or is_address(self.root):
             return np.zeros((len(entries), len(UNKNOWN)), np.int64)
         return file_states(self.folder, [str(entry.image) for entry in entries])
@@ -130,6 +145,11 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
         raise ValueError(f"{source} has no images: expected {EXPECTED}")
     root = UNPACKED if unpacked else address or str(source.resolve())
     return _with_rows(root, folder, _table_beside(folder), listed=False, rejected=rejected, unpacked=unpacked)
+
+
+def listed_source(folder: Folder, address: str, remote: RemoteImages) -> Source:
+    """Return the images of a listed folder at an address; the copies of its tables and captions are below its root."""
+    return replace(_with_rows(address, folder, _table_beside(folder), listed=False), remote=remote)
 
 
 def _table_beside(folder: Folder) -> CaptionTable:
