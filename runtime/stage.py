@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runtime import artifacts, identity, shared_store
+from runtime.lineage import lineage_run
 from runtime.marks import replace_values
 from runtime.mlflow import log_datasets, log_metrics, stage_run
 from runtime.s3.checkpoints import delete_checkpoints, remote_checkpoints
@@ -86,7 +87,8 @@ def run_stage(
         if path == given[name]:  # in a shared store, files are mapped to memory instead of read
             artifacts.check_files(path)
     delete_checkpoints(inputs.values())
-    with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
+    tracked = stage_run(component.name, values, tags) if component.has_parameters else nullcontext()
+    with tracked, lineage_run(component.name, fingerprint["inputs"] | fingerprint["sources"], outputs):
         log_datasets(inputs, component.name)
         start, used = time.perf_counter(), core_seconds()
         with remote_checkpoints(fingerprint, partials):

@@ -122,6 +122,7 @@ def serve_command(
     from bifocal.serving.service.app import create_app
     from bifocal.serving.service.observation import JSONFormatter, TextFormatter, is_news
     from bifocal.serving.service.settings import Settings, read_keys
+    from bifocal.serving.service.tracing import add_traces
     from pipelines.app.serve_sources import CheckedRun, ReleaseSource, open_candidate, open_deletions, open_source
     from runtime.redaction import redact
 
@@ -156,6 +157,7 @@ def serve_command(
         logging.getLogger(__name__).warning("no keys: everybody who reaches this service may search and read items")
     raise_file_limit()
     app = create_app(source, settings, open_deletions(source, deletions), poll, candidate)
+    add_traces(app)
     run_server(app, host, port, proxies)
 
 
