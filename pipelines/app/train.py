@@ -10,7 +10,7 @@ from bifocal.search.collection.collection import Collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
-from pipelines.app.training.contrastive import SMALL, keep_better
+from pipelines.app.training.contrastive import SMALL, compare_small, keep_better
 from pipelines.app.training.parameters import training_parameters
 from pipelines.metrics import metrics_table
 
@@ -32,9 +32,10 @@ LEAST = 10
 )
 @click.option(
     "--encoder",
-    help="small: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model. Others are contrastive models to train "
-    "heads on: clip, siglip2, multilingual, a model of open_clip, a repository of the Hugging Face hub, or a folder; "
-    "the better of trained and untrained is exported. --weights replaces the download.",
+    help="small: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model, which is compared with a search without "
+    "training. Others are contrastive models to train heads on: clip, siglip2, multilingual, a model of open_clip, a "
+    "repository of the Hugging Face hub, or a folder; the better of trained and untrained is exported. --weights "
+    "replaces the download.",
 )
 @click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
 @click.option(
@@ -86,6 +87,8 @@ def train_command(
     from rich.console import Console
 
     Console().print(metrics_table(folder))
+    if encoder == SMALL:
+        click.secho(compare_small(folder, values, weights), bold=True)
     report = (folder / ARTIFACTS / "report" / "index.html").resolve().as_uri()
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")

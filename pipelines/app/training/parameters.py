@@ -36,6 +36,11 @@ def training_parameters(
     networks = None if contrastive else find_networks(weights)
     if networks is None and encoder == SMALL:
         networks = find_networks(download_small())
+    if encoder == SMALL and (networks is None or networks.sentences is None):
+        raise ValueError(
+            f"{weights} has no sentence encoder, which the encoder small needs: name a folder with the weights of "
+            "EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+        )
     sentences = None if networks is None else networks.sentences
     name = "clip" if contrastive else "images" if sentences is None else "sentences"
     values = parameters.load(shipped_file("params.yaml"), [shipped_file(f"recipes/own/{name}.yaml")])

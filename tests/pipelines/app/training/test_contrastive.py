@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from pipelines.app.training.contrastive import compare
+from bifocal.datasets import read_dataset
+from pipelines.app.indexing.encoders import encoder_folder
+from pipelines.app.training.contrastive import MODEL, compare, untrained_ranks
 from tests.bifocal.contrastive import write_clip
 from tests.pipelines.app.conftest import Command
 
@@ -31,6 +33,14 @@ def test_a_clear_gain_is_said_with_its_interval() -> None:
     numbers = "recall sum 600.0 with trained heads, 150.0 without training, difference +450.0 (95 % interval +"
     assert found["sentence"].startswith(f"Training helped: {numbers}")
     assert found["sentence"].endswith("on 40 held-out captions of 40 images; the trained heads are kept.")
+
+
+def test_a_new_model_is_exported_in_both_cases() -> None:
+    better = compare(ranks([0] * 40, [20] * 40), 0, MODEL)["sentence"]
+    assert better.startswith("Training helped: recall sum 600.0 with the trained model, 0.0 without training")
+    assert better.endswith("; the trained model is exported.")
+    worse = compare(ranks([20] * 40, [0] * 40), 0, MODEL)["sentence"]
+    assert worse.endswith("is exported, and 'bifocal index' with the encoder small may find as much.")
 
 
 @pytest.mark.parametrize("trained", [[0, 20] * 20, [20, 0] * 20, [20] * 40])
@@ -60,5 +70,14 @@ def test_heads_on_a_folder(photos: Path, command: Command, tmp_path: Path) -> No
     assert known["sentence"] in again.output
     assert again.output.count("up to date") >= 9
     assert command("search", "a red star", "--run", run).exit_code == 0
+    # The exported towers rank as torch's do in the evaluation.
+    table, dataset = pd.read_parquet(run / "artifacts" / "metrics" / "ranks.parquet"), run / "artifacts" / "dataset"
+    found = untrained_ranks(encoder_folder(str(weights), None), read_dataset(dataset).split("test"), table)
+    expected = table[table["direction"].str.startswith("zero_shot.")]
+    assert len(found) == len(expected) > 0
+    pairs = found.merge(expected, on=["direction", "query", "image_id", "content", "protocol"], validate="one_to_one")
+    assert len(pairs) == len(found)
+    assert (abs(pairs["rank_x"] - pairs["rank_y"]) <= 1).all()  # of nearly equal scores
+    assert (pairs["rank_x"] == pairs["rank_y"]).mean() > 0.8
     refused = command("train", photos, "--encoder", weights, "--budget", "1h", "--run", tmp_path / "other")
     assert "--budget chooses the size of images, which --encoder fixes" in refused.output
