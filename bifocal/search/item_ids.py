@@ -17,7 +17,7 @@ class ItemIds(Sequence[str]):
         removed: (N,) bool, rows that have no item any more; None for none.
 
     Attributes:
-        count: number of items that are not removed.
+        present: number of items that are not removed.
         different: number of their different ids.
     """
 
@@ -29,7 +29,7 @@ class ItemIds(Sequence[str]):
         self._hashes = hashes[self._rows]
         repeated = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
         same_hash = [self[row] for row in self._rows[np.union1d(repeated, repeated + 1)].tolist()]
-        self.count, self.different = len(rows), len(rows) - len(same_hash) + len(set(same_hash))
+        self.present, self.different = len(rows), len(rows) - len(same_hash) + len(set(same_hash))
 
     def __len__(self) -> int:
         """Return N."""

@@ -39,7 +39,8 @@ class Keywords:
         encoded = pa.chunked_array(words, pa.string()).dictionary_encode().combine_chunks()
         known, item = encoded.dictionary.to_pylist(), np.concatenate([np.zeros(0, np.int64), *rows])
         lengths = np.bincount(item, minlength=self._count)
-        pairs, frequency = np.unique(np.from_dlpack(encoded.indices) * np.int64(self._count) + item, return_counts=True)
+        codes: NDArray[Any] = np.from_dlpack(encoded.indices)
+        pairs, frequency = np.unique(codes.astype(np.int64) * self._count + item, return_counts=True)
         code, item = np.divmod(pairs, max(self._count, 1))
         self._codes = {word: code for code, word in enumerate(known)}
         self._starts = np.searchsorted(code, np.arange(len(known) + 1))
@@ -99,4 +100,5 @@ def _words(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     lists = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}_]+")
     words, text = lists.flatten(), pc.list_parent_indices(lists)
     kept = pc.not_equal(words, "")
-    return words.filter(kept), np.from_dlpack(text.filter(kept))
+    rows: NDArray[Any] = np.from_dlpack(text.filter(kept))
+    return words.filter(kept), rows

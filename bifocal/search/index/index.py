@@ -58,7 +58,7 @@ class SearchIndex:
         self.removed = np.zeros(count, dtype=bool) if removed is None else removed
         self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
         self.ids = ItemIds(items["item_id"], self.removed)
-        if count != len(vectors) or self.ids.different != self.ids.count:
+        if count != len(vectors) or self.ids.different != self.ids.present:
             raise ValueError(
                 f"{count} ids, {self.ids.different} of them different, and {len(vectors)} vectors: give each "
                 "vector its own id"
@@ -83,7 +83,7 @@ class SearchIndex:
 
     def __len__(self) -> int:
         """Return the number of items that are not removed."""
-        return self.ids.count
+        return self.ids.present
 
     def __contains__(self, item_id: object) -> bool:
         """Return whether the index has an item."""

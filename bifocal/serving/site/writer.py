@@ -132,9 +132,10 @@ def _write_thumbnails(served: ServedModel, rows: NDArray[np.int64], folder: Path
         if file is None:
             return False
         try:
-            (folder / f"{number}.webp").write_bytes(site_thumbnail(file, MAX_PIXELS))
+            thumbnail = site_thumbnail(file, MAX_PIXELS)
         except (OSError, ValueError):
             return False
+        (folder / f"{number}.webp").write_bytes(thumbnail)  # a full disk is an error of the copy, not of the image
         return True
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:

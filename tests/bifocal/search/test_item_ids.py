@@ -25,7 +25,7 @@ def test_rows_are_the_ones_of_a_dictionary(rows: list[tuple[str, bool]], collide
                 present.setdefault(name, []).append(row)
         assert list(ids) == names == [ids[row] for row in range(len(ids))]
         assert ids[1:3] == names[1:3]
-        assert ids.count == len(list(ids.items())) == removed.count(False)
+        assert ids.present == len(list(ids.items())) == removed.count(False)
         assert ids.different == len(present)
         for name in {*names, "missing"}:
             assert ids.row(name) in present.get(name, [None])

@@ -13,6 +13,7 @@ from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.live.sources import open_served_model
 from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.site import writer as site
 from bifocal.serving.site.writer import SiteReport, write_site
 from tests.bifocal.serving.site.static_copy import DELETED, REMOVED, required_site_files
 
@@ -31,6 +32,23 @@ def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, ServedMode
     for file in thumbnails[:5]:
         with Image.open(file) as image:
             assert not set(image.info) & {"exif", "icc_profile", "xmp"}
+
+
+def test_a_full_disk_drops_no_thumbnail(
+    copied: tuple[Path, ServedModel, SiteReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when the second thumbnail is written, after its image was read."""
+    served, read = copied[1], site.site_thumbnail
+
+    def read_on_a_full_disk(file: Path, max_pixels: int) -> bytes:
+        thumbnail = read(file, max_pixels)
+        if not (full := tmp_path / "site.partial" / "1.webp").is_symlink():
+            full.symlink_to("/dev/full")
+        return thumbnail
+
+    monkeypatch.setattr(site, "site_thumbnail", read_on_a_full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        site._write_thumbnails(served, np.arange(3), tmp_path / "site.partial")
 
 
 def test_the_size_of_a_copy_of_5000_images(demo: TrainedModel, tmp_path: Path) -> None:
