@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=Path(), help="run folder of drawn scenes with an index")
     run = parser.parse_args().run
     index, embedder = SearchIndex.open(run / "artifacts" / "index"), Embedder(run / "artifacts" / "onnx")
-    scenes, random = scenes_of(run, index.ids), np.random.default_rng(0)
+    scenes, random = scenes_of(run, list(index.ids)), np.random.default_rng(0)
     texts: dict[bool, list[str]] = {True: [], False: []}
     fits: dict[bool, list[list[bool]]] = {True: [], False: []}
     while min(len(asked) for asked in texts.values()) < QUERIES:

@@ -15,7 +15,7 @@ LONGEST_SHARD = 6 * 3600
 """Seconds of work above which more shards are proposed."""
 MOST_SHARDS = 100
 GIB = 2**30
-UNITS = {f"{letter}{suffix}": base**power for power, letter in enumerate("KMGTPE", start=1)
+UNITS: dict[str, int] = {f"{letter}{suffix}": base**power for power, letter in enumerate("KMGTPE", start=1)
          for suffix, base in (("", 1000), ("i", 1024))}  # fmt: skip
 
 
