@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -31,15 +31,17 @@ test: setup
 	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
-# tritonclient, kserve. 'make test' has those that take seconds. '.ci/run' installs what it can; the summary names what is missing.
-test-real: setup $(VENV)/kserve/ready
+# Alertmanager, tritonclient, kserve. 'make test' has those that take seconds. '.ci/run' installs Debian's servers; the summary
+# names the tests that were left out, with the missing package. S3 is moto's server in all tests.
+test-real: setup $(VENV)/clients
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/routes/test_inference.py \
 	  tests/bifocal/serving/service/routes/test_kserve.py \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
 
-# An environment of its own: kserve pins other versions. Without a package index, its test is skipped.
-$(VENV)/kserve/ready: | setup
-	-uv venv --quiet $(VENV)/kserve && uv pip install --quiet --python $(VENV)/kserve/bin/python "kserve>=0.15,<1" && touch $@
+# kserve pins other versions, so it has an environment of its own. Without a package index, the tests of the clients are skipped.
+$(VENV)/clients: | setup
+	-uv venv --quiet $(VENV)/kserve && uv pip install --quiet --python $(VENV)/kserve/bin/python "kserve>=0.15,<1" \
+	  && uv pip install --quiet --python $(VENV)/bin/python "tritonclient[http]>=2.60,<3" && touch $@
 
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
 # table of docs/papers.md. 'make test' rehearses one recipe, more briefly.
@@ -50,6 +52,11 @@ rehearse: setup
 # 'make test' has a short form.
 rehearse-schedule: setup
 	pytest tests/rehearsals/flows/weekly_schedule.py tests/rehearsals/flows/flows.py --numprocesses 0 --capture no
+
+# A year of weekly albums, promotions and deletions with MLflow on PostgreSQL and two replicas behind nginx, which are killed;
+# WEEKS=8 has all of the events once.
+rehearse-year: setup
+	WEEKS=$(or $(WEEKS),52) pytest tests/rehearsals/year/year.py --numprocesses 0 --capture no
 
 # Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
 # (processes with a disk each), one of which is killed. Takes about an hour; 'make test' has a short form.

@@ -32,8 +32,9 @@ def add_traces(app: "FastAPI", processor: Any = None) -> bool:
     name = os.environ.get("OTEL_SERVICE_NAME") or "bifocal"
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
+    middleware: Any = OpenTelemetryMiddleware
     app.add_middleware(
-        OpenTelemetryMiddleware, tracer_provider=provider, excluded_urls=PROBES, exclude_spans=["receive", "send"],
+        middleware, tracer_provider=provider, excluded_urls=PROBES, exclude_spans=["receive", "send"],
         server_request_hook=_without_query,
     )  # fmt: skip
     return True
