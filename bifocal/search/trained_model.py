@@ -21,6 +21,7 @@ from bifocal.search.query import encode_file
 from bifocal.search.search import Search
 from bifocal.serving.encoders import Embedder
 from bifocal.serving.pointing import Pointer, open_pointer
+from bifocal.serving.towers import is_towers
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
 
@@ -185,6 +186,11 @@ class TrainedModel:
             FileNotFoundError: the model has neither, or reads published features.
         """
         pointer = open_pointer(self.directory / ONNX, self.embedder)
+        if pointer is None and is_towers(self.directory / ONNX):
+            raise FileNotFoundError(
+                f"{self.directory / ONNX} has encoders of whole images, which do not show where a phrase is; the "
+                "encoder small does"
+            )
         if pointer is None:
             raise FileNotFoundError(
                 f"{self.directory / ONNX} has neither a pointing head nor a localizer: the model reads published "

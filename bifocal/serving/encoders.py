@@ -92,6 +92,10 @@ class Embedder(Encoders):
         """Return the embeddings (B, d) float32 of B sentences."""
         return self.encode_sentences(sentences)[0]
 
+    def unknown_words(self, sentence: str) -> list[str]:
+        """Return the words of a sentence that the model does not know; ``ValueError`` if it knows none of them."""
+        return self.sentences.unknown(sentence)
+
     def embed_images(self, images: Sequence[ImageFile]) -> Array:
         """Return the embeddings (B, d) float32 of B image files: their bytes, or base64."""
         return self.encode_images(images)

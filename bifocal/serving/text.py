@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import onnxruntime
@@ -28,6 +28,14 @@ class Reader(Protocol):
         """Return values (B, ...) of B sentences, and their lengths (B,) unless the graph needs none."""
 
 
+@runtime_checkable
+class KnownWords(Protocol):
+    """A reader with a fixed set of words."""
+
+    def known(self, tokens: Sequence[str]) -> set[str]:
+        """Return the known ones of a sentence's tokens."""
+
+
 class SentenceReader:
     """Converts sentences to the inputs of a text encoder, as the vectorizer of its training did; a vectorizer that is
     not in ``READERS`` needs the whole library.
@@ -48,6 +56,21 @@ class SentenceReader:
     def read(self, sentences: Sequence[str]) -> list[Array]:
         """Return the inputs of the text encoder for B sentences, of each vectorizer."""
         return [array for reader in self.readers for array in reader.batch(sentences)]
+
+    def unknown(self, sentence: str) -> list[str]:
+        """Return the words of a sentence that no vectorizer knows; none if one of them reads any text.
+
+        Raises:
+            ValueError: none of the words is known.
+        """
+        tokens, known = tokenize(sentence), set[str]()
+        for reader in self.readers:
+            if not isinstance(reader, KnownWords):
+                return []
+            known |= reader.known(tokens)
+        if not known:
+            raise ValueError(f"the model knows none of the words of {sentence[:80]!r}: use words of its captions")
+        return [token for token in tokens if token not in known]
 
 
 def open_readers(folder: Path) -> list[Reader]:
@@ -108,6 +131,9 @@ class _TokenIds:
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
         return pad([np.array(self.vocabulary.encode(tokenize(s)[:MAX_TOKENS] or [UNKNOWN])) for s in sentences])
+
+    def known(self, tokens: Sequence[str]) -> set[str]:
+        return {token for token in tokens if token in self.vocabulary or self.vocabulary.buckets}
 
 
 class _ElmoLayers:

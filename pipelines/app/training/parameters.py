@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from components.catalog import configurable_components
 from pipelines.app.indexing.encoders import download_small
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.training.backbones import (
@@ -57,6 +58,7 @@ def training_parameters(
     for recipe in recipes:
         values = parameters.overlay(values, recipe)
     values = parameters.with_settings(values, settings)
+    parameters.validate(values, configurable_components().values())  # before a download is tried
     if (
         not contrastive
         and values["extract_features"] == downloaded

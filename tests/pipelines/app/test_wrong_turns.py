@@ -30,6 +30,24 @@ def few(tmp_path_factory: pytest.TempPathFactory, run: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def wrong(few: Path, run: Path) -> Path:
+    """Files of the wrong kind, and a folder of twelve images with captions, two of them broken."""
+    folder = few.parent / "wrong"
+    (folder / "full").mkdir(parents=True)
+    for name in ("notes.txt", "odd.safetensors", "full/own.txt"):
+        (folder / name).write_text("notes")
+    (folder / "recipe.yaml").write_text("train_embeding: {members: 2}")
+    shutil.copytree(few, folder / "many")
+    for number in range(5, 12):
+        shutil.copy(run / "images" / f"{number:05d}.jpg", folder / "many")
+    for number in range(2):
+        (folder / "many" / f"{number:05d}.jpg").write_bytes(b"broken")
+    lines = [f"{number:05d}.jpg,a red star" for number in range(12)]
+    (folder / "many" / "captions.csv").write_text("\n".join(["image,caption", *lines]))
+    return folder
+
+
 def sentence(result: Result) -> str:
     """Return what the command prints after "error:"."""
     assert result.exit_code != 0, result.output
@@ -56,16 +74,62 @@ WRONG = {
     ("search", "a star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such file or directory",
     ("where", "RUN/images/00000.jpg", "star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such "
     "file or directory",
+    ("search", "zebra", "--run", "RUN"): "the model knows none of the words of 'zebra': use words of its captions",
+    ("search", "\U0001f600", "--run", "RUN"): "the model knows none of the words of '\U0001f600': use words of its "
+    "captions",
+    ("search", "赤い星", "--run", "RUN"): "the model knows none of the words of '赤い星': use words of its captions",
+    ("search", "a star", "--run", "DIR/no"): "DIR/no is not a run folder: it has no params.yaml; see 'bifocal train'",
+    ("search", "a star", "--run", "RUN", "-k", "0"): "Invalid value for '-k': 0 is not in the range 1<=x<=100.",
+    ("where", "DIR/no.jpg", "star", "--run", "RUN"): "Invalid value for 'IMAGE': File 'DIR/no.jpg' does not exist.",
+    ("where", "DIR/notes.txt", "star", "--run", "RUN"): "DIR/notes.txt: not an image in a supported format (JPEG, "
+    "PNG, GIF, BMP, TIFF, WEBP, PPM, JPEG2000, AVIF, HEIF)",
+    ("index", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
+    ("index", "FEW", "--folder", "DIR/full"): "DIR/full is not a run folder, and it is not empty: name another one "
+    "with --folder",
+    ("export", "DIR/full", "--run", "RUN"): "DIR/full exists already: name a new folder",
+    ("export-site", "RUN", "DIR/full"): "DIR/full exists already: name a new folder",
+    ("demo", "--folder", "DIR/full"): "DIR/full is not a folder of 'bifocal demo': name a new folder with --folder",
+    ("delete", "no.jpg", "--run", "RUN"): "RUN/artifacts/collection has no item 'no.jpg' among its 256: nothing was "
+    "deleted",
+    ("train", "DIR/many", "--set", "seed=many"): "parameters:\n  seed: got 'many'; input should be a valid integer",
+    ("train", "DIR/many", "--set", "seed"): "--set 'seed': expected KEY=VALUE, such as train_embedding.model.dim=512",
+    ("train", "DIR/many", "--budget", "soon"): "--budget soon: expected a time such as 90s, 30m or 2h",
+    ("train", "DIR/many", "--weights", "DIR/odd.safetensors"): "DIR/odd.safetensors is not a safetensors file (Error "
+    "while deserializing header: header too small); convert it with safetensors.torch.save_file",
+    ("train", "DIR/many", "--weights", "DIR/no.safetensors"): "DIR/no.safetensors: no such file; expected a "
+    "safetensors file with the weights of a timm model, or a folder with it and a sentence encoder",
+    ("train", "DIR/many", "--encoder", "small", "--weights", "DIR/odd.safetensors"): "DIR/odd.safetensors has no "
+    "sentence encoder, which the encoder small needs: name a folder with the weights of EfficientNet-Lite2 and the "
+    "folder of all-MiniLM-L6-v2",
+    ("train", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
+    ("train", "DIR/many", "--recipe", "DIR/no.yaml"): "Invalid value for '--recipe': Path 'DIR/no.yaml' does not "
+    "exist.",
 }
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
-def test_a_wrong_use_gets_one_sentence(arguments: tuple[str, ...], run: Path, few: Path, command: Command) -> None:
+def test_a_wrong_use_gets_one_sentence(
+    arguments: tuple[str, ...], run: Path, few: Path, wrong: Path, command: Command
+) -> None:
     def filled(text: str) -> str:
-        return text.replace("RUN", str(run)).replace("FEW", str(few))
+        return text.replace("RUN", str(run)).replace("FEW", str(few)).replace("DIR/", f"{wrong}/")
 
     assert sentence(command(*map(filled, arguments))) == filled(WRONG[arguments])
     assert not (few.parent / "runs").exists()
+
+
+@pytest.mark.parametrize("recipe", [("--set", "train_embeding.members=2"), ("--recipe", "DIR/recipe.yaml")])
+def test_a_misspelled_key_is_named_before_a_download(recipe: tuple[str, str], wrong: Path, command: Command) -> None:
+    result = command("train", wrong / "many", recipe[0], recipe[1].replace("DIR", str(wrong)))
+    expected = "parameters:\n  train_embeding: unknown section; did you mean 'train_embedding'? Available: "
+    assert sentence(result).startswith(expected)
+    assert not result.output
+
+
+def test_unknown_words_are_named_and_the_others_are_searched(run: Path, command: Command) -> None:
+    result = command("search", "a zebra and a red star", "--run", run)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("words that the model does not know: zebra\n  1.  ")
 
 
 def test_a_sentence_longer_than_a_file_name_is_searched(run: Path, command: Command) -> None:

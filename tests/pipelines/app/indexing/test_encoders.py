@@ -17,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser
 from safetensors.torch import save_file
 
+import bifocal
 from bifocal.search.collection.collection import Collection
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.site.writer import write_site
@@ -158,6 +159,8 @@ def test_a_collection_without_captions_is_calibrated_by_names(
     finally:
         (photos / "a copy.jpg").unlink()
     assert RunSource(run).load().search("a zebra", k=3).relevance is not None
+    with pytest.raises(FileNotFoundError, match=r"do not show where a phrase is; the encoder small does"):
+        bifocal.load(run).where(next(photos.rglob("*.jpg")), "a zebra")
 
 
 def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

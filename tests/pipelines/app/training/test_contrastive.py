@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from bifocal.datasets import read_dataset
-from pipelines.app.indexing.encoders import encoder_folder
 from pipelines.app.training.contrastive import MODEL, compare, untrained_ranks
 from tests.bifocal.contrastive import write_clip
+from tests.bifocal.towers import write_immich
 from tests.pipelines.app.conftest import Command
 
 
@@ -72,7 +72,7 @@ def test_heads_on_a_folder(photos: Path, command: Command, tmp_path: Path) -> No
     assert command("search", "a red star", "--run", run).exit_code == 0
     # The exported towers rank as torch's do in the evaluation.
     table, dataset = pd.read_parquet(run / "artifacts" / "metrics" / "ranks.parquet"), run / "artifacts" / "dataset"
-    found = untrained_ranks(encoder_folder(str(weights), None), read_dataset(dataset).split("test"), table)
+    found = untrained_ranks(write_immich(weights, tmp_path / "towers"), read_dataset(dataset).split("test"), table)
     expected = table[table["direction"].str.startswith("zero_shot.")]
     assert len(found) == len(expected) > 0
     pairs = found.merge(expected, on=["direction", "query", "image_id", "content", "protocol"], validate="one_to_one")
