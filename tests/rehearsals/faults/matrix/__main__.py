@@ -1,9 +1,10 @@
 """Run an operation with faults at its system calls, in forks of this process, which has imported everything.
 
-LD_PRELOAD=SHIM python -m tests.rehearsals.faults.matrix FOLDER POINTS OPERATION
+LD_PRELOAD=SHIM python -m tests.rehearsals.faults.matrix FOLDER POINTS OPERATION KEPT
 
 The shim is shim.c, compiled: it kills a fork before a call that changes a file, or fails one of its writes, or all from
-one on. At most POINTS points of each kind are spread over the calls. Prints a JSON object: points by kind of fault.
+one on. At most POINTS points of each kind are spread over the calls. Writes a JSON object to KEPT, points by kind of
+fault, after each kind; a second start goes on with the others.
 """
 
 import ctypes
@@ -120,17 +121,24 @@ class Trials:
             raise SystemExit(f"{trial}: {self._log.read_text()[-4000:]}")
 
 
+KINDS: dict[str, Callable[[Trials], int]] = {
+    "SIGKILL": lambda trials: trials.at_calls(KILL),
+    "ENOSPC from": lambda trials: trials.at_calls(FULL),
+    "ENOSPC once": lambda trials: trials.at_calls(ONCE),
+    "two at once": Trials.at_once,
+}
+
+
 def main() -> None:
-    """Run the operation, and print the points."""
-    folder, points, name = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    trials = Trials(load(name), folder, points)
-    found = {
-        "SIGKILL": trials.at_calls(KILL),
-        "ENOSPC from": trials.at_calls(FULL),
-        "ENOSPC once": trials.at_calls(ONCE),
-    }
-    found["two at once"] = trials.at_once()
-    sys.stdout.write(json.dumps(found) + "\n")
+    """Run the operation with each kind of fault, and write the points."""
+    folder, points, name, kept = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+    found = json.loads(kept.read_text()) if kept.is_file() else {}
+    if set(found) < set(KINDS):
+        trials = Trials(load(name), folder, points)
+        for kind in KINDS:
+            if kind not in found:
+                found[kind] = KINDS[kind](trials)
+                kept.write_text(json.dumps(found))
     gc.unfreeze()  # some libraries print what is left at the exit
 
 
