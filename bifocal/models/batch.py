@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
+import scipy  # its packages are imported when they are used
 import torch
-from scipy.sparse import csr_matrix, vstack
 from torch import Tensor
 
 from bifocal.datasets import Dataset
@@ -81,12 +81,12 @@ class ImageCaptionPairs:
         """Return the text of the captions of the given rows (m,)."""
         return self.text.gather(self._text_rows[captions.numpy()])
 
-    def caption_matrix(self) -> csr_matrix:
+    def caption_matrix(self) -> "scipy.sparse.csr_matrix":
         """Return the text of all captions, in order, as a sparse matrix (M, K)."""
         rows = self._text_rows
         starts = range(0, len(rows), CAPTIONS_PER_BLOCK)
         blocks = [self.text.gather_sparse(rows[start : start + CAPTIONS_PER_BLOCK]) for start in starts]
-        return csr_matrix(vstack(blocks))
+        return scipy.sparse.csr_matrix(scipy.sparse.vstack(blocks))
 
     def image_batches(self, size: int) -> Iterator[RegionBatch]:
         """Yield the features of all images, in order."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy  # its packages are imported when they are used
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 FormatName = Literal["tokens", "subwords", "vectors", "contextual", "sparse"]
@@ -75,15 +75,17 @@ def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[
     return TextBatch(torch.from_numpy(dense), ones)
 
 
-def sparse_rows(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> csr_matrix:
+def sparse_rows(
+    text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None
+) -> "scipy.sparse.csr_matrix":
     """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K)."""
     if text_format.name not in ("vectors", "sparse"):
         raise ValueError(f"{text_format.name} have no single vector per caption: vectorize with TFIDF")
     if indices is None:
-        return csr_matrix(np.stack(values) if len(values) else np.empty((0, text_format.dim), np.float32))
+        return scipy.sparse.csr_matrix(np.stack(values) if len(values) else np.empty((0, text_format.dim), np.float32))
     ends = np.cumsum([0, *(len(row) for row in values)])
     flat = (np.concatenate(arrays) if len(values) else np.empty(0) for arrays in (values, indices))
-    return csr_matrix((*flat, ends), (len(values), text_format.dim))
+    return scipy.sparse.csr_matrix((*flat, ends), (len(values), text_format.dim))
 
 
 def _pad_tokens(values: Sequence[Array]) -> TextBatch:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy  # its packages are imported when they are used
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate, sparse_rows
@@ -109,7 +109,7 @@ class TextStore:
         """Return the captions in ``rows`` (B,), in this order; rows may repeat."""
         return collate(self.format, *self._read(rows))
 
-    def gather_sparse(self, rows: ArrayLike | Tensor) -> csr_matrix:
+    def gather_sparse(self, rows: ArrayLike | Tensor) -> "scipy.sparse.csr_matrix":
         """Return the captions in ``rows`` (B,), one vector each, as a sparse matrix (B, K).
 
         Raises:

@@ -1,9 +1,9 @@
 """Ground truth of semantic retrieval: tf-idf similarity of captions (Gordo and Larlus, CVPR 2017, section 4)."""
 
 import numpy as np
+import scipy  # its packages are imported when they are used
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from bifocal.datasets import Dataset
@@ -11,7 +11,7 @@ from bifocal.text.format import sparse_rows
 from bifocal.text.vectorizers.base import Vectorizer
 
 
-def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
+def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> "scipy.sparse.csr_matrix":
     """Return each image's unit sum (N, K) of caption vectors; ``TFIDF(documents="images")`` is the paper's proxy."""
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     image = np.array([row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64)
@@ -20,17 +20,19 @@ def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
     return sum_by_image(captions, image, len(row_of_image))
 
 
-def sum_by_image(captions: csr_matrix, image_of_caption: NDArray[np.int64], images: int) -> csr_matrix:
+def sum_by_image(
+    captions: "scipy.sparse.csr_matrix", image_of_caption: NDArray[np.int64], images: int
+) -> "scipy.sparse.csr_matrix":
     """Return the unit sums (N, K) of the caption vectors (M, K) of each image."""
     ones = np.ones(len(image_of_caption), dtype=captions.dtype)
-    members = csr_matrix((ones, (image_of_caption, np.arange(len(ones)))), (images, len(ones)))
-    sums = csr_matrix(members @ captions)
+    members = scipy.sparse.csr_matrix((ones, (image_of_caption, np.arange(len(ones)))), (images, len(ones)))
+    sums = scipy.sparse.csr_matrix(members @ captions)
     norms = np.sqrt(sums.multiply(sums).sum(axis=1).A1)
     sums.data /= np.repeat(norms, np.diff(sums.indptr)).clip(min=1e-12)
     return sums
 
 
-def relevance(vectors: csr_matrix, queries: Tensor) -> Tensor:
+def relevance(vectors: "scipy.sparse.csr_matrix", queries: Tensor) -> Tensor:
     """Return the relevance of all images to each query, the product of their vectors: (Q, N) float64, at least 0."""
     products = (vectors[queries.numpy()] @ vectors.T).toarray()
     return torch.from_numpy(products).double().clamp_min(0)

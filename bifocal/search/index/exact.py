@@ -41,14 +41,17 @@ def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, a
         added = np.where(allowed, np.float32(0) if added is None else added, np.float32(-np.inf))
     for start in range(0, len(vectors), BLOCK):
         block, block_rows = vectors[start : start + BLOCK], np.arange(start, min(start + BLOCK, len(vectors)))
-        if allowed is not None and (chosen := allowed[start : start + BLOCK]).sum() < COPIED * len(block):
-            block, block_rows = block[chosen], block_rows[chosen]
+        adds = None if added is None else added[start : start + BLOCK]
+        if allowed is not None:
+            chosen = allowed[start : start + BLOCK]
+            if np.count_nonzero(chosen) < COPIED * len(block):
+                block, block_rows, adds = block[chosen], block_rows[chosen], adds[chosen]
         if not len(block):
             continue
         scores = products[: len(queries) * len(block)].reshape(len(queries), len(block))
         np.matmul(queries, to_float32(block, converted[: len(block)]).T, out=scores)
-        if added is not None:
-            scores += added[block_rows]
+        if adds is not None:
+            scores += adds
         best.add(scores, block_rows)
     return best.rows()
 

@@ -131,7 +131,7 @@ class SearchIndex:
             exact: whether to leave the index of faiss out.
         """
         bias = self.bias if corrected else None
-        possible = len(self.ids) if allowed is None else int(allowed.sum())
+        possible = len(self.ids) if allowed is None else int(np.count_nonzero(allowed))
         count = min(count, possible)
         vectors = self.vectors
         if self.approximate is None or exact or possible < EXACT_SHARE * len(self.ids):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # its packages are imported when they are used
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
-from scipy.sparse import csr_matrix
 
 from bifocal.progress import log_line, track
 from bifocal.text.fisher import STATE, FisherArrays, normalize_fisher
@@ -117,7 +117,7 @@ class FisherVectors(WordVectorizer):
         words, columns = np.unique(np.concatenate(known), return_inverse=True)
         ends = np.cumsum([0, *(len(ids) for ids in known)])
         weights = np.repeat([1 / max(len(ids), 1) for ids in known], [len(ids) for ids in known]).astype(np.float32)
-        mean = csr_matrix((weights, columns, ends), (len(known), len(words)))
+        mean = scipy.sparse.csr_matrix((weights, columns, ends), (len(known), len(words)))
         return normalize_fisher(mean @ self._arrays.terms(words))
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:

@@ -1,8 +1,8 @@
 """Fit of mixtures of Gaussians and Laplacians: Klein et al., CVPR 2015."""
 
 import numpy as np
+import scipy  # its packages are imported when they are used
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from bifocal.progress import track
 from bifocal.text.fisher import Mixture
@@ -25,7 +25,7 @@ def fit_mixture(
     mixture, history = _maximize(x, counts, probabilities, order, lower_bound), []
     for _ in track(range(iterations), "fit mixture"):
         joint = mixture.log_joint(x)
-        total = logsumexp(joint, axis=1, keepdims=True)
+        total = scipy.special.logsumexp(joint, axis=1, keepdims=True)
         history.append(float(counts @ total[:, 0] / counts.sum()))
         mixture = _maximize(x, counts, np.exp(joint - total), order, lower_bound)
     return mixture, history
