@@ -1,9 +1,8 @@
 """How fast are SRU, ELMo, tf-idf and Fisher vectors?
 
-    python -m benchmarks run speed.text [--data ../shared/data/elmo] [--only inference]
+    python -m benchmarks run speed.text [--data ../shared/data/elmo]
 
-Recurrences are timed in turns and their medians compared: a busy machine slows all of them alike. ``inference`` encodes
-sentences in the sizes of BEAN, in batches of 128 as table 3.7 of Engilberge's thesis, and compares CPU times.
+Recurrences are timed in turns and their medians compared: a busy machine slows all of them alike.
 """
 
 import argparse
@@ -17,15 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.common import Report, cpu_seconds, peak_kilobytes, wall_seconds
+from benchmarks.common import Report, peak_kilobytes, wall_seconds
 from bifocal.registry import build
 from bifocal.text import Elmo
 from bifocal.text.elmo.format import ElmoOptions
 from bifocal.text.vectorizers import TFIDF, FisherVectors
 
 BATCH, STEPS, WORD_DIM, DIM, LAYERS = 160, 20, 620, 2400, 4
-PUBLISHED_BATCH = 128
-PARTS = ("tf_idf", "elmo", "fisher", "recurrences", "inference")
 RECURRENCES = ("SRUEncoder", "GRUEncoder", "LSTMEncoder")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -41,35 +38,14 @@ def seconds(function: Callable[[], object]) -> float:
     return wall_seconds(complete)
 
 
-def encoding(name: str, batch: int, train: bool) -> Callable[[], torch.Tensor]:
-    """Return a function that runs a text encoder on one batch, in the sizes of BEAN."""
+def training_step(name: str) -> Callable[[], None]:
+    """Return a function that runs forward and backward of a text encoder, in the sizes of BEAN."""
     torch.manual_seed(0)
     encoder: nn.Module = build("bifocal.text_encoders", name, input_dim=WORD_DIM, dim=DIM, layers=LAYERS, dropout=0.25)
-    encoder.to(DEVICE).train(train)
-    values = torch.randn(batch, STEPS, WORD_DIM, device=DEVICE)
-    lengths = torch.full((batch,), STEPS, device=DEVICE)
-    return lambda: encoder(values, lengths)
-
-
-def training_step(name: str) -> Callable[[], None]:
-    """Return a function that runs forward and backward of a text encoder."""
-    encode = encoding(name, BATCH, train=True)
-    return lambda: encode().sum().backward()
-
-
-def inference(report: Report, rounds: int) -> None:
-    """Compare SRU with GRU and LSTM when they encode sentences, without gradients."""
-    times: dict[str, list[float]] = {name: [] for name in RECURRENCES}
-    encode = {name: encoding(name, PUBLISHED_BATCH, train=False) for name in RECURRENCES}
-    with torch.inference_mode():
-        for _ in range(rounds + 1):  # the first round warms up
-            for name, run in encode.items():
-                times[name].append(seconds(run) if DEVICE == "cuda" else cpu_seconds(run))
-    medians = {name: float(np.median(values[1:])) for name, values in times.items()}
-    setting = f"batch {PUBLISHED_BATCH}, T {STEPS}, d {DIM}, {LAYERS} layers, {DEVICE}"
-    for peer in ("GRU", "LSTM"):
-        ratio = medians[f"{peer}Encoder"] / medians["SRUEncoder"]
-        report.add(f"SRU, inference, speed relative to {peer}", ratio, reference=f"{setting}, {rounds} rounds")
+    encoder.to(DEVICE).train()
+    values = torch.randn(BATCH, STEPS, WORD_DIM, device=DEVICE)
+    lengths = torch.full((BATCH,), STEPS, device=DEVICE)
+    return lambda: encoder(values, lengths).sum().backward()
 
 
 def recurrences(report: Report, rounds: int) -> None:
@@ -163,23 +139,17 @@ def main() -> None:
     """Report the speed of every text representation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/elmo"), help="folder of a published ELMo")
-    parser.add_argument("--rounds", type=int, default=5, help="steps of each recurrence")
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
+    parser.add_argument("--rounds", type=int, default=5, help="training steps of each recurrence")
     parser.add_argument("--memory", choices=RECURRENCES, help="only print the memory of one training step")
     arguments = parser.parse_args()
     if arguments.memory:
         print(extra_memory(arguments.memory))
     else:
         results = Report("speed.text")
-        run: dict[str, Callable[[], None]] = {
-            "tf_idf": lambda: tf_idf(results, 100_000),
-            "elmo": lambda: elmo(results, arguments.data),
-            "fisher": lambda: fisher(results, 1000),
-            "recurrences": lambda: recurrences(results, arguments.rounds),
-            "inference": lambda: inference(results, arguments.rounds),
-        }
-        for part in arguments.only:
-            run[part]()
+        tf_idf(results, 100_000)
+        elmo(results, arguments.data)
+        fisher(results, 1000)
+        recurrences(results, arguments.rounds)
         results.write()
 
 
