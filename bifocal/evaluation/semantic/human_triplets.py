@@ -77,12 +77,8 @@ def draw_triplets(images: Tensor, split: Dataset, count: int, seed: int) -> pd.D
     """Return ``count`` triplets to ask people about, as image ids: query, first, second.
 
     Gordo and Larlus, section 3: two images are drawn from the 50 nearest neighbors of a random query, because two
-    random images would both be irrelevant. The paper takes ResNet-101's mean cell, without training. Queries are drawn
-    without replacement.
-
-    Args:
-        images: embeddings (N, d) of unit norm.
-        count: at most N.
+    random images would both be irrelevant. The paper takes ResNet-101's mean cell, without training; here ``images``
+    (N, d) are embeddings of unit norm. Queries are drawn without replacement.
 
     Raises:
         ValueError: the split has fewer than ``count`` images, or fewer than three.

@@ -64,7 +64,6 @@ class TextModifiers:
                 MetricRow("modifiers.kept", values["kept"], "Similarity to the query image that is kept"),
                 MetricRow("modifiers.subtracted.after", subtracted["after"], "Answers with the subtracted word",
                           baselines={"before": subtracted["before"], "chance": subtracted["chance"]}, unit="%"),
-                MetricRow("modifiers.subtracted.kept", subtracted["kept"], "Similarity that is kept, word subtracted"),
             ],
             sections=[Section(self.title, note, [QueryList("Examples", examples)])],
         )  # fmt: skip
