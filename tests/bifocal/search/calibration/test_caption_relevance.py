@@ -100,6 +100,26 @@ def test_similar_images_take_the_place_of_missing_captions(captions: int, simila
         assert near.tolist() == sorted(expected)
 
 
+def test_similar_images_of_a_large_collection_are_searched_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    centers = np.repeat(np.eye(8), 25, axis=0)
+    vectors = centers + 0.05 * random.normal(size=centers.shape)
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    index = index_of([[f"thing{row}"] for row in range(200)], vectors)
+    index.removed[::7] = True
+    live = np.flatnonzero(~index.removed)
+    own = live[::10].tolist()
+    sentences = [f"thing{row}" for row in own]
+    exact = [rows.tolist() for rows in near_rows(index, sentences, own)]
+    monkeypatch.setattr(caption_relevance, "CLUSTER", 20)
+    clusters = caption_relevance._clusters(index, live)
+    assert len(clusters) > 1
+    assert np.sort(np.concatenate(clusters)).tolist() == live.tolist()
+    found = [rows.tolist() for rows in near_rows(index, sentences, own)]
+    assert all(len(rows) == 3 and set(rows) <= set(live.tolist()) for rows in found)
+    assert np.mean([row in rows for rows, others in zip(exact, found, strict=True) for row in others]) > 0.8
+
+
 @pytest.mark.usefixtures("captions_suffice")
 def test_one_shared_word_of_two_long_sentences_brings_an_item_near() -> None:
     """A dog on a beach would otherwise stand for the absence of the dog in the snow of a sentence."""
