@@ -45,7 +45,7 @@ def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, a
         if allowed is not None:
             chosen = allowed[start : start + BLOCK]
             if np.count_nonzero(chosen) < COPIED * len(block):
-                block, block_rows, adds = block[chosen], block_rows[chosen], adds[chosen]
+                block, block_rows, adds = block[chosen], block_rows[chosen], None if adds is None else adds[chosen]
         if not len(block):
             continue
         scores = products[: len(queries) * len(block)].reshape(len(queries), len(block))
