@@ -26,8 +26,10 @@ def test_an_image_with_words_added_and_taken_away(page: Page, server: Server, de
     address = "/api/v1/search/image?k=60&minus=snow"
     body = server.request("POST", address, path.read_bytes(), {"content-type": "image/jpeg"})[1]
     expected = [result["id"] for result in json.loads(body)["results"]]
-    expect(page.locator(".card").nth(5)).to_have_attribute("data-id", expected[5])
-    assert ids(page) == expected[: len(ids(page))]
+    for place, item in enumerate(expected[:6]):
+        expect(page.locator(".card").nth(place)).to_have_attribute("data-id", item)
+    shown = ids(page)  # more cards can appear at any time
+    assert shown == expected[: len(shown)]
     page.locator("#chips button").first.click()
     expect(page.locator("#chips button")).to_contain_text(["− snow"])
     expect(page.locator("#status")).to_have_text("256 images.")
