@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-START_SECONDS = 120
+START_SECONDS = 300
 
 
 class Proxy:

@@ -74,7 +74,7 @@ def add_release(run: Path) -> str:
 
 
 def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from tests.mlflow_server import free_port
 
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 120
+START_SECONDS = 300
 ADMIN_KEY = "the-admin-key"
 JSON = {"content-type": "application/json"}
 

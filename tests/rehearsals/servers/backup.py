@@ -24,6 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "mlflow.md"
 ALIASES = {"champion": "champion", "previous": "previous"}
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.timeout(0),
     pytest.mark.skipif(POSTGRES is None, reason="PostgreSQL is not installed: Debian's package postgresql-15"),
 ]
 

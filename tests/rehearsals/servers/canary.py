@@ -31,6 +31,7 @@ QUERIES = ("a red star", "two blue circles", "a green cross on sand", "a heart i
 FOLDER = "s3://bucket/canary"
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.timeout(0),
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: Debian's package nginx-light"),
 ]
 
