@@ -15,8 +15,6 @@ QUERIES = 256
 CACHED = 512
 """Rows that are converted at a time, so that they stay in the cache."""
 SIGN_AND_VALUE, SCALE = np.int32(0x8FFFE000 - 2**32), np.float32(2.0**112)
-COPIED = 0.3
-"""Share of allowed rows in a block below which they are copied; otherwise the scores of the other rows become -inf."""
 SAMPLE = 1024
 """Rows of the first block whose best scores bound all others."""
 SPARE = 8
@@ -36,22 +34,16 @@ def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, a
     best = _Best(len(queries), kept)
     converted = np.empty((min(BLOCK, len(vectors)), queries.shape[1]), dtype=np.float32)
     products = np.empty(len(queries) * len(converted), dtype=np.float32)
-    added = None if bias is None else bias.astype(np.float32)
-    if allowed is not None:
-        added = np.where(allowed, np.float32(0) if added is None else added, np.float32(-np.inf))
     for start in range(0, len(vectors), BLOCK):
         block, block_rows = vectors[start : start + BLOCK], np.arange(start, min(start + BLOCK, len(vectors)))
-        adds = None if added is None else added[start : start + BLOCK]
-        if allowed is not None:
-            chosen = allowed[start : start + BLOCK]
-            if np.count_nonzero(chosen) < COPIED * len(block):
-                block, block_rows, adds = block[chosen], block_rows[chosen], None if adds is None else adds[chosen]
+        if allowed is not None and not (chosen := allowed[start : start + BLOCK]).all():
+            block, block_rows = block[chosen], block_rows[chosen]
         if not len(block):
             continue
         scores = products[: len(queries) * len(block)].reshape(len(queries), len(block))
         np.matmul(queries, to_float32(block, converted[: len(block)]).T, out=scores)
-        if adds is not None:
-            scores += adds
+        if bias is not None:
+            scores += bias[block_rows].astype(np.float32)
         best.add(scores, block_rows)
     return best.rows()
 
