@@ -49,11 +49,18 @@ class Results(list[Hit]):
         found: whether something was found. False without a result. On the first page of a sentence in the mode
             "vectors", also false if the collection probably has nothing like it, see ``Calibration.found``: the
             results are then the closest items.
+        unknown: words of the query that the model does not know: the others were searched.
     """
 
-    def __init__(self, hits: Iterable[Hit] = (), relevance: float | None = None, found: bool = True) -> None:
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        relevance: float | None = None,
+        found: bool = True,
+        unknown: Sequence[str] = (),
+    ) -> None:
         super().__init__(hits)
-        self.relevance, self.found = relevance, found and len(self) > 0
+        self.relevance, self.found, self.unknown = relevance, found and len(self) > 0, list(unknown)
 
 
 class Ranking(NamedTuple):

@@ -33,6 +33,7 @@ class Query:
     without: Array | None = None  # (N,) bool, further items to leave out
     group: str | None = None
     per_group: int = 1
+    unknown: Sequence[str] = ()  # words that the model does not know, and leaves out
 
     @classmethod
     def of(

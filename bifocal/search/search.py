@@ -116,8 +116,9 @@ class Search:
         texts = self.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
         exclude = [] if like is None else [like]
         query = Query.of(
-            text, plus, minus, images, texts, mode=mode, where=where, exclude=exclude, group=group, per_group=per_group
-        )
+            text, plus, minus, images, texts, mode=mode, where=where, exclude=exclude, group=group, per_group=per_group,
+            unknown=self.unknown_words(sentences, mode),
+        )  # fmt: skip
         results = self.rank(query, k, offset)
         if explain is not None:
             results[:] = [replace(hit, explanation=explain(hit.item_id, query.vector)) for hit in results]
@@ -128,6 +129,17 @@ class Search:
         if self.model is None:
             raise ValueError("this search has no model to embed sentences: give it one, or search with vectors")
         return self.model.embed_sentences(sentences)
+
+    def unknown_words(self, sentences: Sequence[str], mode: Mode = "vectors") -> list[str]:
+        """Return the words of sentences that the model does not know; the mode "hybrid" finds them by keywords.
+
+        Raises:
+            ValueError: the model knows no word of a sentence.
+        """
+        model: Any = self.model
+        if mode == "hybrid" or not hasattr(model, "unknown_words"):
+            return []
+        return [word for sentence in filter(str.strip, sentences) for word in model.unknown_words(sentence)]
 
     def embed_image(self, image: Path | Image.Image | bytes) -> Array:
         """Return the vector (d,) of an image.
@@ -236,9 +248,9 @@ class Search:
             for row, score, probability, box in zip(rows, found, known, boxes, strict=True)
         ]
         if query.sentence is None or query.mode != "vectors" or calibration is None:
-            return Results(hits)
+            return Results(hits, unknown=query.unknown)
         first = hits[0].probability or 0.0 if hits else 0.0
-        return Results(hits, first, offset > 0 or ranking.found)
+        return Results(hits, first, offset > 0 or ranking.found, query.unknown)
 
     def _relevance(self, probability: float | None) -> Relevance | None:
         if probability is None or self.index.calibration is None:

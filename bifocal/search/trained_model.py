@@ -134,7 +134,7 @@ class TrainedModel:
             results = self._search(k=k, image=query, **options)
         else:
             results = self._search(query, k, **options)
-        return Results(map(self._hit, results), results.relevance, results.found)
+        return Results(map(self._hit, results), results.relevance, results.found, results.unknown)
 
     def _hit(self, hit: SearchHit) -> ImageHit:
         row = self._rows[hit.item_id]

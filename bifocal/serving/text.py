@@ -32,8 +32,8 @@ class Reader(Protocol):
 class KnownWords(Protocol):
     """A reader with a fixed set of words."""
 
-    def known(self, tokens: Sequence[str]) -> set[str]:
-        """Return the known ones of a sentence's tokens."""
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Return whether each of a sentence's tokens is known; without those that never count."""
 
 
 class SentenceReader:
@@ -63,14 +63,15 @@ class SentenceReader:
         Raises:
             ValueError: none of the words is known.
         """
-        tokens, known = tokenize(sentence), set[str]()
+        tokens, known = tokenize(sentence), dict[str, bool]()
         for reader in self.readers:
             if not isinstance(reader, KnownWords):
                 return []
-            known |= reader.known(tokens)
-        if not known:
+            for token, is_known in reader.known(tokens).items():
+                known[token] = known.get(token, False) or is_known
+        if not any(known.values()):
             raise ValueError(f"the model knows none of the words of {sentence[:80]!r}: use words of its captions")
-        return [token for token in tokens if token not in known]
+        return [token for token, is_known in known.items() if not is_known]
 
 
 def open_readers(folder: Path) -> list[Reader]:
@@ -132,8 +133,8 @@ class _TokenIds:
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
         return pad([np.array(self.vocabulary.encode(tokenize(s)[:MAX_TOKENS] or [UNKNOWN])) for s in sentences])
 
-    def known(self, tokens: Sequence[str]) -> set[str]:
-        return {token for token in tokens if token in self.vocabulary or self.vocabulary.buckets}
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        return {token: token in self.vocabulary or self.vocabulary.buckets > 0 for token in tokens}
 
 
 class _ElmoLayers:

@@ -61,9 +61,9 @@ class BagOfWords:
                 self._known_forms[token] = form
         return [self._known_forms[token] for token in kept]
 
-    def known(self, tokens: Sequence[str]) -> set[str]:
-        """Return the tokens that are in the dictionary; stop words are not."""
-        return {token for token in tokens if any(form in self.terms for form in self.forms([token]))}
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Return whether each token is in the dictionary; without stop words."""
+        return {token: form in self.terms for token in tokens for form in self.forms([token])}
 
     def truncates(self, sentence: str) -> bool:
         """Return whether the last tokens of a sentence do not count."""

@@ -50,11 +50,9 @@ def search_command(
             "before 0.3.0 trained it; the same 'bifocal train' completes a training"
         )
     model = bifocal.load(folder)
-    if isinstance(asked, str) and asked.strip() and options["mode"] != "hybrid":
-        unknown = model.embedder.unknown_words(asked)
-        if unknown:
-            click.echo(f"words that the model does not know: {', '.join(unknown)}", err=True)
     hits = model.search(asked, count, where=_condition(where), **options)
+    if hits.unknown:
+        click.echo(f"words that the model does not know: {', '.join(hits.unknown)}", err=True)
     if hits and not hits.found:
         click.echo("nothing like it in this collection; these are the closest images")
     shown, moved = [], []

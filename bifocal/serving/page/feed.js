@@ -8,6 +8,7 @@ export class Feed {
   #request = new AbortController();
   #loading = false;
   loaded = 0;
+  unknown = []; // words that the model does not know
   found = true; // whether the first result reaches the threshold of the calibration
   items = 0; // in the collection, or of those that fulfill the filter while it is browsed
   more = true;
@@ -30,7 +31,7 @@ export class Feed {
     try {
       const answer = await this.#load(Math.min(PAGE, most), signal);
       if (signal.aborted) return null;
-      if (!this.loaded && !this.browses) this.found = answer.found;
+      if (!this.loaded && !this.browses) ({ found: this.found, unknown: this.unknown } = answer);
       this.loaded += answer.results.length;
       this.items = answer.items;
       this.more = answer.more && answer.results.length > 0;

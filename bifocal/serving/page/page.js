@@ -82,7 +82,8 @@ function start(current) {
   const items = number(current.items);
   const dated = information.columns.some(({ name }) => name === "date");
   const name = !current.loaded ? "nothing" : current.browses ? (dated ? "newest" : "all") : current.found ? "shown" : "closest";
-  byId("status").textContent = t(name, { items });
+  const words = current.unknown.length ? ` ${t("unknown", { words: current.unknown.join(", ") })}` : "";
+  byId("status").textContent = t(name, { items }) + words;
   byId("status").className = name === "closest" || name === "nothing" ? "none" : "";
 }
 

@@ -82,7 +82,9 @@ class Handlers:
         self.metrics.nothing_found.inc(request.offset == 0 and not found.found)
         more = found.more and request.offset + request.k < self.settings.max_depth
         results = [self._result(found.served, hit) for hit in found.hits]
-        return Results(results, found.found, self.count(found.served), more, found.served.version.model, answer)
+        return Results(
+            results, found.found, self.count(found.served), more, found.served.version.model, found.unknown, answer
+        )
 
     async def browse(self, request: BrowseRequest, client: str = "") -> Page:
         """Return a page of the collection, the newest first."""

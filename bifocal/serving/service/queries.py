@@ -36,6 +36,7 @@ class QueryResult:
     more: bool  # whether there are further ones
     found: bool  # see ``bifocal.search.Results``
     relevance: float | None
+    unknown: list[str]  # words that the model does not know
     seconds: float
 
     @property
@@ -62,7 +63,13 @@ class QueryRunner:
         kept = [hit for hit in results if hit.item_id not in self.deletions][: request.k]  # deleted in the meantime
         seconds = time.perf_counter() - start
         return QueryResult(
-            served, kept, len(results) > request.k, results.found and bool(kept), results.relevance, seconds
+            served,
+            kept,
+            len(results) > request.k,
+            results.found and bool(kept),
+            results.relevance,
+            results.unknown,
+            seconds,
         )
 
     async def browse(self, generation: Generation, request: BrowseRequest) -> tuple[list[str], int]:
@@ -135,6 +142,7 @@ class QueryRunner:
             return Query.of(
                 request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
                 exclude=exclude, without=self._deleted(served), group=request.group, per_group=request.per_group,
+                unknown=served.search.unknown_words(sentences, request.mode),
             )  # fmt: skip
         except ValueError as error:
             raise HTTPException(400, str(error)[:1000]) from error

@@ -83,6 +83,7 @@ class Results:
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.
+        unknown: words of the query that the model does not know: the others were searched.
         answer: id for the route "click"; null unless the clicks of two releases are compared.
     """
 
@@ -91,6 +92,7 @@ class Results:
     items: int
     more: bool
     model: str
+    unknown: list[str]
     answer: str | None = None
 
 

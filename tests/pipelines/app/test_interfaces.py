@@ -33,6 +33,7 @@ TEXT = "a red star on sand with a blue moon"
 SENTENCES: list[dict[str, Any]] = [
     {"text": TEXT},
     {"text": "the stock market"},
+    {"text": "a zebra and a red star"},
     {"text": TEXT, "where": {"parity": "odd", "number": {"max": 90}}},
     {"text": TEXT, "group": "parity"},
 ]
@@ -145,6 +146,7 @@ def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: Tra
         assert shown["probability"] == (None if hit.probability is None else pytest.approx(hit.probability, abs=2e-6))
         assert shown["relevance"] == hit.relevance
     assert answer["found"] == results.found
+    assert answer["unknown"] == results.unknown
     output = command("search", *arguments(model, case), "--run", run)
     lines = re.findall(r"^ +\d+\.  (\S+)(?: +(\d+)% (relevant|maybe))? +(/\S+)", output, re.MULTILINE)
     expected = [
@@ -154,6 +156,17 @@ def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: Tra
     assert [line[:3] for line in lines] == expected
     assert [line[3] for line in lines] == [str(hit.path) for hit in results]
     assert ("nothing like it" in output) == (not results.found)
+    assert (f"does not know: {', '.join(results.unknown)}\n" in output) == bool(results.unknown)
+
+
+def test_a_query_without_a_known_word_is_refused(model: TrainedModel, server: Server, run: Path) -> None:
+    reason = "the model knows none of the words of 'zebra': use words of its captions"
+    with pytest.raises(ValueError, match=reason):
+        model.search("zebra")
+    body = json.dumps({"text": "zebra"}).encode()
+    status, answer, _ = server.request("POST", "/api/v1/search", body, {"content-type": "application/json"})
+    assert (status, json.loads(answer)["error"]) == (400, reason)
+    assert str(CliRunner().invoke(commands, ["search", "zebra", "--run", str(run)]).exception) == reason
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +207,4 @@ def test_the_static_copy_answers_alike(case: dict[str, Any], tab: Page, model: T
     last = hits[found[-1]].score if len(found) == K else -np.inf
     assert {hit.image_id for hit in results if hit.score > last + 2 * TOLERANCE} <= set(found)
     assert shown["found"] == results.found
+    assert shown["unknown"] == results.unknown

@@ -85,8 +85,12 @@ export async function search({ text, like, plus, minus, where, k, offset, group,
   const { allowed, excluded, sentences } = check(opened, text, like, plus, minus, where);
   const stored = await vectors();
   const parts = like ? [[stored.vector(excluded), 1]] : [];
+  const unknown = [];
   for (const [sentence, sign] of sentences) {
     signal.throwIfAborted();
+    const words = (await encoder()).unknown(sentence);
+    if (!words) throw new ServiceError(400, `the model knows none of the words of '${sentence.slice(0, 80)}': use words of its captions`);
+    unknown.push(...words);
     parts.push([await (await encoder()).embed(sentence), sign]);
   }
   const query = sum(parts, stored.dimension);
@@ -100,7 +104,7 @@ export async function search({ text, like, plus, minus, where, k, offset, group,
     return { ...describe(opened, row), score, probability, relevance };
   });
   const found = results.length > 0 && (offset > 0 || (hits[0].found ?? true));
-  return { results, found, items: opened.ids.length, more: hits.length > k, model: opened.model };
+  return { results, found, items: opened.ids.length, more: hits.length > k, model: opened.model, unknown };
 }
 
 function check(opened, text, like, plus, minus, where) {

@@ -1,6 +1,6 @@
 // The text encoder: ONNX Runtime on one thread, because static hosts do not send the headers that more threads need.
 import { env, InferenceSession, Tensor } from "../vendor/ort.js";
-import { openReaders } from "./vectorizers.js";
+import { openReaders, unknownWords } from "./vectorizers.js";
 
 export async function openEncoder({ graph, readers }, read) {
   const [runtime, model, descriptions] = await Promise.all([read("vendor/ort.wasm"), read(graph), read(readers)]);
@@ -21,5 +21,8 @@ export async function openEncoder({ graph, readers }, read) {
     return outputs[session.outputNames[0]].data;
   }
 
-  return { embed: (sentence) => (last = last.catch(() => {}).then(() => compute(sentence))) };
+  return {
+    embed: (sentence) => (last = last.catch(() => {}).then(() => compute(sentence))),
+    unknown: (sentence) => unknownWords(opened, sentence),
+  };
 }

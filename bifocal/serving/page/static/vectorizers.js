@@ -16,10 +16,14 @@ class Words {
 
   read(sentence) {
     const tokens = tokenize(sentence).slice(0, MAX_TOKENS);
-    return idsAndLength(tokens.length ? tokens.map((token) => this.ids.get(token) ?? this.unknown(token)) : [1]);
+    return idsAndLength(tokens.length ? tokens.map((token) => this.ids.get(token) ?? this.other(token)) : [1]);
   }
 
-  unknown(token) {
+  known(tokens) {
+    return tokens.map((token) => [token, this.buckets > 0 || this.ids.has(token)]);
+  }
+
+  other(token) {
     return this.buckets ? this.count + (crc32(new TextEncoder().encode(token)) % this.buckets) : 1;
   }
 }
@@ -52,6 +56,10 @@ class TermWeights {
     if (this.normalize && norm) for (const [row, value] of vector.entries()) vector[row] = value / norm;
     return [[vector, [1, vector.length]], [integers([1]), [1]]];
   }
+
+  known(tokens) {
+    return tokens.filter((token) => !this.stopWords.has(token)).map((token) => [token, this.rows.has(stem(token))]);
+  }
 }
 
 class Subwords {
@@ -78,3 +86,14 @@ class Tokens {
 const READERS = { words: Words, terms: TermWeights, subwords: Subwords, tokens: Tokens };
 
 export const openReaders = (descriptions) => descriptions.map((description) => new READERS[description.kind](description));
+
+// Words that no reader knows; none if one of them reads any text, null if they know no word of the sentence.
+export function unknownWords(readers, sentence) {
+  if (readers.some((reader) => !reader.known)) return [];
+  const known = new Map();
+  for (const reader of readers) {
+    for (const [token, isKnown] of reader.known(tokenize(sentence))) known.set(token, known.get(token) || isKnown);
+  }
+  const words = [...known];
+  return words.some(([, isKnown]) => isKnown) ? words.filter(([, isKnown]) => !isKnown).map(([token]) => token) : null;
+}

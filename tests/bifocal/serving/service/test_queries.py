@@ -63,7 +63,7 @@ def test_words_find_items_below_the_threshold_of_the_vectors(run_folder: Path, t
     index.write(tmp_path)
     app = create_app(RunSource(run_folder, index=tmp_path), Settings())
     with TestClient(app, base_url="http://localhost") as opened:
-        assert not opened.post("/api/v1/search", json={"text": "odd"}).json()["found"]
+        assert not opened.post("/api/v1/search", json={"text": "star"}).json()["found"]
         found = search(opened, text="odd", mode="hybrid", k=5)
         assert {result["metadata"]["parity"] for result in found} == {"odd"}
         assert {result["relevance"] for result in found} == {"maybe"}
