@@ -69,7 +69,7 @@ class Comparison:
         """Return the results of a request, and the id under which the client may say which result it chose."""
         candidate = self.reloader.generation
         if candidate is None or request.offset:
-            return await self._runner.find(self.generation(client) or champion, request, upload), None
+            return await self._runner.find(self.generation(client) or champion, request, upload, in_thread=True), None
         report, place = self._report(champion.served, candidate.served), self._place(candidate, client)
         within = place.is_within(self.share)
         if self.mode == "shadow":
@@ -106,7 +106,7 @@ class Comparison:
     async def _answer(
         self, counts: Counts, generation: Generation, request: SearchRequest, upload: bytes | None, group: int
     ) -> tuple[QueryResult, str]:
-        found = await self._runner.find(generation, request, upload)
+        found = await self._runner.find(generation, request, upload, in_thread=True)
         counts.add_answer(group, found.found, found.relevance, found.seconds)
         return found, self.answers.add(found.ids, partial(counts.add_click, group))
 
@@ -116,7 +116,7 @@ class Comparison:
         """Repeat a search by the candidate, and compare its results with the champion's."""
         report.counts_champion.add_answer(group, found.found, found.relevance, found.seconds)
         try:
-            repeated = await self._runner.find(candidate, request)
+            repeated = await self._runner.find(candidate, request, in_thread=True)
         except Exception as error:
             report.counts_candidate.add_error(group)
             level = logging.INFO if isinstance(error, HTTPException) else logging.ERROR

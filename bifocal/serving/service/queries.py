@@ -51,14 +51,24 @@ class QueryRunner:
     def __init__(self, settings: Settings, deletions: Deletions, decoders: Decoders) -> None:
         self.settings, self.deletions, self.decoders = settings, deletions, decoders
 
-    async def find(self, generation: Generation, request: SearchRequest, upload: bytes | None = None) -> QueryResult:
-        """Return the results of a request, which may come with an image file."""
+    async def find(
+        self, generation: Generation, request: SearchRequest, upload: bytes | None = None, *, in_thread: bool = False
+    ) -> QueryResult:
+        """Return the results of a request, which may come with an image file.
+
+        Args:
+            in_thread: also search a small index in a thread, so that a slow candidate delays no other request.
+        """
         start, served = time.perf_counter(), generation.served
         self.deletions.read_file()
         query = await self._query(generation, request, upload)
         small = query.mode == "vectors" and query.group is None and len(served) * query.vector.size <= SMALL
         results = await compute(
-            None if small else generation.executor, served.search.rank, query, request.k + 1, request.offset
+            None if small and not in_thread else generation.executor,
+            served.search.rank,
+            query,
+            request.k + 1,
+            request.offset,
         )
         kept = [hit for hit in results if hit.item_id not in self.deletions][: request.k]  # deleted in the meantime
         seconds = time.perf_counter() - start

@@ -47,7 +47,7 @@ def demo() -> tuple[Embedder, SearchIndex]:
     captions = [[sentence.text for sentence in sentences[SHORT]] for _, sentences in scenes()]
     embedder = Embedder(SHIPPED / "onnx")
     queries = np.concatenate([embedder.embed_sentences(texts) for texts in zip(*captions, strict=True)])
-    index.calibration = calibrate(index, queries, index.ids * 2)
+    index.calibration = calibrate(index, queries, list(index.ids) * 2)
     return embedder, index
 
 

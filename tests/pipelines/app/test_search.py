@@ -39,7 +39,8 @@ def test_a_query_without_a_relevant_image_shows_the_closest(run: Path, command: 
     picture = run / "nothing.png"
     result = command("search", "the stock market", "--run", run, "--picture", picture)
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("nothing like it in this collection; these are the closest images\n")
+    expected = "nothing like it in this collection; these are the closest images\n"
+    assert result.output.startswith(f"words that the model does not know: stock, market\n{expected}")
     assert result.output.count("maybe") == 5
     assert picture.exists()
     assert "nothing like it" not in command("search", "three red stars on a beach", "--run", run).output

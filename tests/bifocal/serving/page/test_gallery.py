@@ -53,7 +53,7 @@ def test_rows_fill_the_width_and_keep_the_shapes(page: Page) -> None:
 
 
 def test_hostile_names_and_captions_stay_text(page: Page) -> None:
-    evil = "<img src=x onerror=alert(1)>\"'"
+    evil = "<img src=x onerror=alert(1)> a star\"'"
 
     def answer(route: Route) -> None:
         found = route.fetch().json()

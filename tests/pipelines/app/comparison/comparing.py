@@ -63,9 +63,9 @@ class Damaged(CandidateSource):
         rank = served.search.rank
 
         def search(query: Query, k: int, offset: int = 0) -> list[SearchHit]:
-            if query.sentence == "fail":
+            if query.sentence == "a failing star":
                 raise RuntimeError("damaged")
-            if query.sentence == "wait":
+            if query.sentence == "a waiting star":
                 self.go.wait(60)
             return rank(query, k, offset)
 

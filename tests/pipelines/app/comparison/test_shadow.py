@@ -66,11 +66,11 @@ def check_shadow(sentences: list[str]) -> None:
         assert metrics["clicks"]["champion"] is None
         decision = decide(Rule(**RULE), Report.from_json(report()))
         assert (decision.verdict, decision.reasons) == ("promote", [])
-        before = search(address, "a", text="fail")
+        before = search(address, "a", text="a failing star")
         wait(lambda: sum(report()["counts_candidate"]["errors"]) == 1)
         assert before["model"].startswith("bifocal version 2")
         for _ in range(WAITING + 10):
-            search(address, "a", text="wait")
+            search(address, "a", text="a waiting star")
         stuck = report()
         # The thread has one search, and the task of the queue takes it out: the others wait or are dropped.
         assert 8 <= stuck["dropped"] <= 10
@@ -85,12 +85,12 @@ def check_failing_canary() -> None:
     """Let a canary fail, promote it, return to the former champion, and take the candidate away."""
     with serve("canary", 1.0) as address:
         assert search(address, "a", text="a star")["model"].startswith("bifocal version 1")
-        assert search(address, "a", text="fail")["model"].startswith("bifocal version 2")
+        assert search(address, "a", text="a failing star")["model"].startswith("bifocal version 2")
         counts = comparison(address)["report"]["counts_candidate"]
         assert (sum(counts["searches"]), sum(counts["errors"]), sum(counts["latency"])) == (2, 1, 1)
         move_alias(GOOD)
         wait(lambda: comparison(address)["state"] == "version 1 is the champion")
-        wait(lambda: search(address, "a", text="fail 2")["model"].startswith("bifocal version 1"))
+        wait(lambda: search(address, "a", text="a star")["model"].startswith("bifocal version 1"))
         move_alias(BAD)
         wait(lambda: comparison(address)["state"] == "running")
         mlflow.MlflowClient().delete_registered_model_alias("bifocal", "candidate")
