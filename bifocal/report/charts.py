@@ -25,7 +25,7 @@ def line_chart(
 
     parts = [
         _grid([low + quarter * (100 - low) / 4 for quarter in range(5)], 100.0, low),
-        _x_ticks([(f"{x:g}" if float(x).is_integer() else f"{x:.3g}", (x - min(xs)) / span) for x in _ticks(xs)]),
+        _x_ticks([(x, (x - min(xs)) / span) for x in _ticks(xs)]),
     ]
     for number, (name, values) in enumerate(lines.items()):
         points = " ".join(point(x, y) for x, y in zip(xs, values, strict=True))

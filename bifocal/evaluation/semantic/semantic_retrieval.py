@@ -83,7 +83,12 @@ class SemanticRetrieval:
             if f"{name}{kind}" in curves
         }
         chart = (lines, curves["R"].tolist(), "R", "percent")
-        cosines = ({"cosine": pairs["cosine"].tolist()}, pairs["relevance"].tolist(), "tf-idf similarity", "percent")
+        cosines = (
+            {"cosine": pairs["cosine"].tolist()},
+            pairs["relevance"].round(1).tolist(),
+            "tf-idf similarity",
+            "percent",
+        )
         blocks: list[Block] = [Chart(line_chart(*chart)), Chart(line_chart(*cosines)), semantic_table(values)]
         if self.human_triplets is not None:
             metrics["triplets"] = triplet_metrics(
