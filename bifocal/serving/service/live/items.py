@@ -1,5 +1,6 @@
 """Captions, metadata and image files of the items of a collection."""
 
+import math
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -32,11 +33,15 @@ class Items:
         return self._collection.captions(self._row(item_id))
 
     def metadata(self, item_id: str) -> dict[str, Any]:
-        """Return the values of an item; times are texts."""
+        """Return the values of an item as JSON has them: times are texts, and a number that is not finite is None."""
         row = self._row(item_id)
         values = {name.removeprefix(META): self._collection.items[name][row].as_py() for name in self._columns}
         plain = (bool, int, float, str, type(None))
-        return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
+        values = {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
 
     def has_image(self, item_id: str) -> bool:
         """Return whether an item names an image of a folder that this machine has; ``file`` checks the path too."""
