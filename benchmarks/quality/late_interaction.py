@@ -183,7 +183,7 @@ def evaluate(report: Report, first: Smile, other: Smile, maps: Tensor, ids: Tens
 
 
 def main() -> None:
-    """Train two models, and compare what the second scores add to the first ranking."""
+    """Train two models; measure the gain of each re-ranking over the first ranking."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     data, report = parser.parse_args().data, Report("quality.late_interaction")

@@ -40,7 +40,7 @@ uvicorn.run(Starlette(routes=routes), port=int(sys.argv[1]), log_level="warning"
 
 
 async def answers(port: int, sentences: list[str], count: int) -> bytes:
-    """Let all clients search until ``count`` answers are there, and return one of them."""
+    """Search with all clients until ``count`` answers have arrived; return one answer."""
 
     async def client(number: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

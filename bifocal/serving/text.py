@@ -33,7 +33,7 @@ class KnownWords(Protocol):
     """A reader with a fixed set of words."""
 
     def known(self, tokens: Sequence[str]) -> dict[str, bool]:
-        """Return whether each of a sentence's tokens is known; without those that never count."""
+        """Return whether each token of a sentence is known. Stop words are left out."""
 
 
 class SentenceReader:
@@ -58,7 +58,7 @@ class SentenceReader:
         return [array for reader in self.readers for array in reader.batch(sentences)]
 
     def unknown(self, sentence: str) -> list[str]:
-        """Return the words of a sentence that no vectorizer knows; none if one of them reads any text.
+        """Return the words of a sentence that no vectorizer knows. A vectorizer of subwords knows all words.
 
         Raises:
             ValueError: none of the words is known.

@@ -26,7 +26,7 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
 
 
 def _escape_formula(cell: object) -> object:
-    """Return a cell that a spreadsheet shows as text: phrases and ids are of the user's data."""
+    """Return a cell that no spreadsheet runs as a formula: phrases and ids come from users."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 

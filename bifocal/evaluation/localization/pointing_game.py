@@ -103,8 +103,8 @@ def pointing_metrics(
 ) -> dict[str, Any]:
     """Return the accuracy in percent, its 95 % interval and the baselines; of all phrases and by category.
 
-    ``unseen_words`` has the values of the phrases with a word that is not among the ``words`` of the training; it is
-    left out if there is no such phrase, or no word.
+    ``unseen_words`` has the values of the phrases with a word that is not among the ``words`` of the training. Without
+    such phrases, or without ``words``, the result has no ``unseen_words``.
     """
     boxes = list(pointing.phrases["boxes"])
     values = {

@@ -1,4 +1,4 @@
-"""Text modifiers: a word is added to a query image, or subtracted; do the answers show what it names?"""
+"""Text modifiers: share of answers that show a word, after it is added to a query image or subtracted."""
 
 from collections import Counter
 from collections.abc import Sequence
