@@ -1,8 +1,8 @@
 """Classes of a backbone's classifier: names, definitions, and rows of weights."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -12,6 +12,16 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 WEIGHT = "weight"
+PEOPLE = ("person", "man", "woman", "child")
+WORN = frozenset([
+    "abaya", "academic gown", "apron", "ballplayer", "bathing cap", "bib", "bikini", "bonnet", "bow tie", "brassiere",
+    "cardigan", "cloak", "cowboy boot", "cowboy hat", "crash helmet", "diaper", "football helmet", "fur coat", "gown",
+    "groom", "jean", "jersey", "kimono", "lab coat", "Loafer", "maillot", "military uniform", "miniskirt",
+    "mortarboard", "overskirt", "pajama", "poncho", "running shoe", "sandal", "sarong", "scuba diver", "sock",
+    "sombrero", "suit", "sunglass", "sunglasses", "sweatshirt", "swimming trunks", "trench coat", "vestment", "wig",
+    "Windsor tie",
+])  # fmt: skip
+"""Classes of ImageNet whose photographs show a person: ImageNet has no class of people."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +32,13 @@ class Classes:
         names: synonyms of each class.
         definitions: a sentence for each class.
         weight: (K, C), rows of a linear classifier on the C channels of the last map; None for the backbone's own.
+        shown_with: words for what images of each class show too, such as "person" for a suit; only pointing reads them.
     """
 
     names: Sequence[Sequence[str]]
     definitions: Sequence[str]
     weight: Tensor | None = None
+    shown_with: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = {len(self.names), len(self.definitions), *([] if self.weight is None else [len(self.weight)])}
@@ -39,15 +51,17 @@ class Classes:
 
 
 def imagenet_classes() -> Classes:
-    """Return the 1,000 classes of ImageNet, in the order of timm's classifiers, with WordNet's definitions."""
+    """Return the 1,000 classes of ImageNet, in the order of timm's classifiers, with WordNet's definitions.
+
+    Clothes are shown with people.
+    """
     from timm.data import ImageNetInfo  # imported here: it takes seconds
 
     info = ImageNetInfo()
     numbers = range(info.num_classes())
-    return Classes(
-        [info.index_to_description(number).split(", ") for number in numbers],
-        [info.index_to_description(number, detailed=True) for number in numbers],
-    )
+    names = [info.index_to_description(number).split(", ") for number in numbers]
+    definitions = [info.index_to_description(number, detailed=True) for number in numbers]
+    return Classes(names, definitions, shown_with={k: PEOPLE for k in numbers if WORN.intersection(names[k])})
 
 
 def class_vectors(synonyms: Tensor, classes: Tensor, definitions: Tensor) -> Tensor:
@@ -63,8 +77,8 @@ def write_classes(file: Path, classes: Classes) -> None:
     """Write classes with their rows as one safetensors file; names and definitions are JSON in its metadata."""
     if classes.weight is None:
         raise ValueError("a file of classes needs the rows of their classifier")
-    texts = {"names": classes.names, "definitions": classes.definitions}
-    save_file({WEIGHT: classes.weight.contiguous()}, file, {name: json.dumps(list(t)) for name, t in texts.items()})
+    texts = {"names": classes.names, "definitions": classes.definitions, "shown_with": classes.shown_with}
+    save_file({WEIGHT: classes.weight.contiguous()}, file, {name: json.dumps(t) for name, t in texts.items()})
 
 
 def read_classes(file: Path) -> Classes:
@@ -74,4 +88,6 @@ def read_classes(file: Path) -> Classes:
         missing = [name for name in ("names", "definitions") if name not in texts]
         if missing or WEIGHT not in opened.keys():  # noqa: SIM118
             raise ValueError(f"{file} has no {' and no '.join(missing or [WEIGHT])}: write it with write_classes()")
-        return Classes(json.loads(texts["names"]), json.loads(texts["definitions"]), opened.get_tensor(WEIGHT).float())
+        names, definitions = json.loads(texts["names"]), json.loads(texts["definitions"])
+        shown_with = {int(number): words for number, words in json.loads(texts.get("shown_with", "{}")).items()}
+        return Classes(names, definitions, opened.get_tensor(WEIGHT).float(), shown_with)

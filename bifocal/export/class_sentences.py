@@ -34,7 +34,8 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
     if not (head / SENTENCES).is_file():
         raise ValueError("a search without training needs a sentence encoder beside the backbone, and there is none")
     stored = load_file(head / VECTORS)
-    vectors = class_vectors(stored["synonyms"], stored["classes"].long(), stored["definitions"]).numpy()
+    named = stored["named"]
+    vectors = class_vectors(stored["synonyms"][named], stored["classes"][named].long(), stored["definitions"]).numpy()
     (folder / "text").mkdir(parents=True, exist_ok=True)
     onnx.save(
         _image_graph(onnx.load(head / GRAPH), vectors - vectors.mean(axis=0), size), folder / "image_encoder.onnx"

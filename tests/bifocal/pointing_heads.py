@@ -15,6 +15,7 @@ from bifocal.localization.heads import ClassMixture
 NAMES = [["red fox", "fox"], ["tabby cat"], ["fire engine"]]
 DEFINITIONS = ["red fox: a wild animal", "tabby cat: a pet", "fire engine: a red truck that puts out fires"]
 PADDED: dict[str, Any] = {"backbone": "test_efficientnet", "model_arguments": {"pad_type": "same"}}
+SHOWN_WITH = {2: ["firefighter"]}
 
 
 def describe(network: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def write_head(folder: Path, network: dict[str, Any] = PADDED, **options: Any) -
     config = BackboneConfig(network["backbone"], 64, model_arguments=network["model_arguments"])
     channels = TimmBackbone(config).network.num_features
     rows = torch.randn(3, channels, generator=torch.Generator().manual_seed(1))
-    write_classes(folder / "classes.safetensors", Classes(NAMES, DEFINITIONS, rows))
+    write_classes(folder / "classes.safetensors", Classes(NAMES, DEFINITIONS, rows, SHOWN_WITH))
     head = ClassMixture(classes=folder / "classes.safetensors", **{"sizes": (96, 64), **options})
     parities = export_head(describe(network), folder / "weights.safetensors", head, folder / "head", seed=0)
     return head, max(parity.difference for parity in parities)

@@ -65,12 +65,15 @@ def export_class_head(
     key = [dict(description), file_digest(weights), None if head.classes is None else file_digest(Path(head.classes))]
     export_once(key, folder / GRAPH, _export_logits, description, weights, head)
     encoder = head.sentence_encoder()
+    texts = {
+        "names": [[*names, *classes.shown_with.get(number, ())] for number, names in enumerate(classes.names)],
+        "definitions": list(classes.definitions),
+    }
     if encoder is not None:
         files = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
         export_once(files, folder / SENTENCES, _export_sentences, encoder)
-        export_once([*files, *key[2:]], folder / VECTORS, _write_vectors, encoder, classes)
+        export_once([*files, texts], folder / VECTORS, _write_vectors, encoder, classes, texts["names"])
         encoder.tokenizer().save(folder / TOKENIZER)
-    texts = {"names": [list(names) for names in classes.names], "definitions": list(classes.definitions)}
     (folder / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
     values = {**head.values(), "interpolation": description["preprocessing"]["interpolation"]}
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
@@ -129,8 +132,8 @@ def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
     quantize_graph(file)
 
 
-def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> None:
-    """Write the vectors of all synonyms, with the number of their class, and of all definitions."""
+def _write_vectors(encoder: TransformerFolder, classes: Classes, texts: Sequence[Sequence[str]], file: Path) -> None:
+    """Write the vectors of the texts of each class, whether they name it, the class's number, and the definitions."""
     tower, tokenizer = SentenceTower.load(encoder), encoder.tokenizer()
 
     def embed(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -141,10 +144,11 @@ def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> 
             vectors = torch.cat([tower(*arrays) for arrays in inputs])
         return unit(vectors.numpy()[np.argsort(order)])
 
-    synonyms = [name for names in classes.names for name in names]
-    numbers = [number for number, names in enumerate(classes.names) for _ in names]
+    synonyms = [text for of_class in texts for text in of_class]
+    numbers = [number for number, of_class in enumerate(texts) for _ in of_class]
+    named = [row < len(classes.names[number]) for number, of_class in enumerate(texts) for row in range(len(of_class))]
     vectors = {"synonyms": embed(synonyms), "definitions": embed(classes.definitions)}
-    save_file({**vectors, "classes": np.array(numbers, np.int32)}, file)
+    save_file({**vectors, "classes": np.array(numbers, np.int32), "named": np.array(named)}, file)
 
 
 def _compare(module: ClassLogits, file: Path, seed: int) -> Iterator[Parity]:

@@ -28,6 +28,7 @@ class ClassMixture(CheckedByConstruction):
         map          = weights . softmax(logits / 6)          of each cell
         presence     = log(weights . mean over cells of softmax(logits / 2))
 
+    ImageNet has no class of people: the words "person", "man", "woman" and "child" are further synonyms of its clothes.
     Mixing classes by the similarity of their names follows Norouzi et al., "Zero-shot learning by convex combination
     of semantic embeddings", ICLR 2014, eq. (2), who mix vectors of an image's classes. The logits of cells are the maps
     of Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2). The map is

@@ -6,15 +6,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from bifocal.backbones.classes import Classes, imagenet_classes, read_classes, write_classes
+from bifocal.backbones.classes import WORN, Classes, imagenet_classes, read_classes, write_classes
 
 
 def test_classes_survive_their_file(tmp_path: Path) -> None:
-    classes = Classes([["fox", "red fox"], ["Käse"]], ["an animal", "food"], torch.rand(2, 5))
+    classes = Classes([["fox", "red fox"], ["Käse"]], ["an animal", "food"], torch.rand(2, 5), {1: ["bread"]})
     write_classes(tmp_path / "classes.safetensors", classes)
     read = read_classes(tmp_path / "classes.safetensors")
     assert read.names == classes.names
     assert read.definitions == classes.definitions
+    assert read.shown_with == classes.shown_with
     assert read.weight is not None
     assert torch.equal(read.weight, classes.weight)  # type: ignore[arg-type]
 
@@ -24,6 +25,16 @@ def test_imagenet_has_a_thousand_classes_in_the_order_of_timm() -> None:
     assert len(classes.names) == len(classes.definitions) == 1000
     assert classes.names[0] == ["tench", "Tinca tinca"]
     assert classes.definitions[0].startswith("tench, Tinca tinca: freshwater")
+
+
+def test_clothes_of_imagenet_are_shown_with_people() -> None:
+    classes = imagenet_classes()
+    found = {name for number in classes.shown_with for name in classes.names[number]}
+    assert found >= WORN
+    assert len(classes.shown_with) == 48  # two kinds of maillot
+    assert {"person", "child"} <= set(classes.shown_with[834])
+    assert classes.names[834] == ["suit", "suit of clothes"]
+    assert 263 not in classes.shown_with  # the dog that is called a Cardigan
 
 
 def test_counts_that_differ_are_an_error() -> None:

@@ -50,7 +50,8 @@ def image_files(count: int) -> list[bytes]:
 def stored_vectors(head: Path) -> NDArray[np.float32]:
     stored = load_file(head / "classes.safetensors")
     vectors = [torch.from_numpy(stored[name]) for name in ("synonyms", "classes", "definitions")]
-    return class_vectors(vectors[0], vectors[1].long(), vectors[2]).numpy()
+    named = torch.from_numpy(stored["named"])
+    return class_vectors(vectors[0][named], vectors[1][named].long(), vectors[2]).numpy()
 
 
 def test_images_are_sums_of_centered_class_vectors(exported: tuple[Path, ClassMixture]) -> None:
@@ -80,6 +81,10 @@ def test_a_class_vector_is_the_normalized_sum_of_names_and_definition(exported: 
     names = stored["synonyms"][0] + stored["synonyms"][1]
     expected = names / np.linalg.norm(names) + stored["definitions"][0]
     assert stored_vectors(folder / "head")[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+    # The last class has one name, and a word that only pointing reads.
+    assert stored["named"].tolist() == [True, True, True, True, False]
+    expected = stored["synonyms"][3] + stored["definitions"][2]
+    assert stored_vectors(folder / "head")[2] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
 
 
 def test_sentences_are_those_of_the_head(exported: tuple[Path, ClassMixture]) -> None:

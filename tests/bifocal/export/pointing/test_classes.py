@@ -21,7 +21,7 @@ from bifocal.serving.pointing.equations import cell_classes, heatmap, phrase_map
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
 from bifocal.text.transformer.tiny import write_tiny_transformer
-from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, describe, write_head, write_network
+from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, SHOWN_WITH, describe, write_head, write_network
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "padding by the size": PADDED,
@@ -77,15 +77,18 @@ def test_similarities_are_those_of_the_sentence_encoder(tmp_path: Path) -> None:
         with torch.inference_mode():
             return normalize(tower(torch.from_numpy(ids), torch.from_numpy(lengths)), dim=1)[0].double()
 
-    expected = []
-    for names, definition in zip(NAMES, DEFINITIONS, strict=True):
-        total = 0.0
-        for text in ("red dog", "a photo of a red dog"):
-            total += max(float(embed(text) @ embed(name)) for name in names) + float(embed(text) @ embed(definition))
-        expected.append(total / 4)
-    # The encoder computes in int8.
     similarity = PointingHead(tmp_path / "head").similarity
-    assert similarity(["red dog"])[0] == pytest.approx(expected, abs=0.05)
+    for phrase in ("red dog", "firefighter"):
+        expected = []
+        for number, definition in enumerate(DEFINITIONS):
+            names = [*NAMES[number], *SHOWN_WITH.get(number, [])]
+            total = 0.0
+            for text in (phrase, f"a photo of a {phrase}"):
+                nearest = max(float(embed(text) @ embed(name)) for name in names)
+                total += nearest + float(embed(text) @ embed(definition))
+            expected.append(total / 4)
+        # The encoder computes in int8.
+        assert similarity([phrase])[0] == pytest.approx(expected, abs=0.05)
     assert similarity(["a long phrase beside it", "red dog"])[1].tolist() == similarity(["red dog"])[0].tolist()
 
 
