@@ -22,7 +22,7 @@ from bifocal.search import SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.sources import files_source
-from bifocal.search.index.from_collection import STORED, index_of_collection
+from bifocal.search.index.from_collection import index_of_collection
 
 ONNX = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model" / "onnx"
 SIZE, DRAWN = 64, 500
@@ -54,7 +54,7 @@ def update(photos: Path, former: Path, index: Path, target: Path) -> None:
     before, collection = SearchIndex.open(index), Collection.open(target / "collection")
     known = set(before.ids)
     new = np.array([row for row, item_id in enumerate(collection.ids) if item_id not in known])
-    items = collection.items.take(new).drop_columns(list(STORED))
+    items = collection.facts.take(new)
     (target / "index").mkdir()
     before.with_items(items, collection.vectors[new]).write(target / "index")
 

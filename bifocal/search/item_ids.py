@@ -15,21 +15,32 @@ class ItemIds(Sequence[str]):
     Args:
         column: the ids.
         removed: (N,) bool, rows that have no item any more; None for none.
+        known: the same ids with no row removed, which are not hashed and sorted again.
 
     Attributes:
         present: number of items that are not removed.
         different: number of their different ids.
     """
 
-    def __init__(self, column: pa.ChunkedArray, removed: NDArray[np.bool_] | None = None) -> None:
-        self._ids, self._removed = column.combine_chunks(), np.zeros(len(column), bool) if removed is None else removed
-        hashes = np.fromiter(map(hash, self._ids.to_pylist()), np.int64, len(column))
-        rows = np.flatnonzero(~self._removed)
-        self._rows = rows[np.argsort(hashes[rows], kind="stable")]
-        self._hashes = hashes[self._rows]
+    def __init__(
+        self, column: pa.ChunkedArray, removed: NDArray[np.bool_] | None = None, known: "ItemIds | None" = None
+    ) -> None:
+        # Arrow copies the ids, also where there is nothing to combine.
+        self._ids = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        self._removed = np.zeros(len(column), bool) if removed is None else removed
+        if known is None:
+            hashes = np.fromiter(map(hash, self._ids.to_pylist()), np.int64, len(column))
+            rows = np.argsort(hashes, kind="stable")
+            hashes = hashes[rows]
+        else:
+            hashes, rows = known._hashes, known._rows
+        kept = ~self._removed[rows]
+        self._rows: NDArray[np.int64] = rows[kept]
+        self._hashes: NDArray[np.int64] = hashes[kept]
         repeated = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
         same_hash = [self[row] for row in self._rows[np.union1d(repeated, repeated + 1)].tolist()]
-        self.present, self.different = len(rows), len(rows) - len(same_hash) + len(set(same_hash))
+        self.present = len(self._rows)
+        self.different = self.present - len(same_hash) + len(set(same_hash))
 
     def __len__(self) -> int:
         """Return N."""

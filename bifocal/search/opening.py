@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+
 from bifocal.durable import reading
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.from_collection import index_of_collection
@@ -19,7 +21,8 @@ def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | 
         if opened.model.sha256 != digest:
             raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")
         localizer = HeatmapModel(onnx, embedder) if (onnx / LOCALIZER).is_file() else None
-        found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, model=digest)
+        found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, digest, opened)
+        pa.default_memory_pool().release_unused()  # what reading a table has freed, 50 MB of a million items
         return Search(_without_deleted(found, opened), embedder, opened, localizer)
 
 

@@ -76,6 +76,11 @@ class Collection:
         """Rows of the ids."""
         return ItemIds(self.items.column("item_id"))
 
+    @property
+    def facts(self) -> pa.Table:
+        """The items without the columns that say where their vectors are: the items of an index."""
+        return self.items.drop_columns(["shard", "row", "deleted"])
+
     @cached_property
     def deleted(self) -> NDArray[np.bool_]:
         """(N,), True for tombstones."""
@@ -137,8 +142,8 @@ class Collection:
         counts = np.array(self.description.shards, np.int64)
         valid = (shard >= 0) & (shard < len(counts)) & (row >= 0)
         valid[valid] &= row[valid] < counts[shard[valid]]
-        places = shard.astype(np.int64) << 32 | row
-        if not valid.all() or len(np.unique(places)) != len(places):
+        places = np.cumsum([0, *counts])[np.where(valid, shard, 0)] + row
+        if not valid.all() or np.bincount(places).max(initial=0) > 1:
             raise ValueError(
                 f"{self.directory / ITEMS} refers to vectors that the shards do not have, or to one vector twice: "
                 "embed the collection again"

@@ -103,9 +103,9 @@ class Description:
         )
 
 
-def read_table(file: Path) -> pa.Table:
+def read_table(file: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a table; ``pyarrow.parquet.read_table`` imports pandas, which takes half a second."""
-    return read_whole(file, lambda path: pq.ParquetFile(path).read())
+    return read_whole(file, lambda path: pq.ParquetFile(path).read(columns))
 
 
 def read_items(file: Path) -> pa.Table:

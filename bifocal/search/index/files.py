@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bifocal.damage import read_whole
 from bifocal.search.arrays import save_array
 from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import read_table
 from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
@@ -63,14 +64,14 @@ def write_vectors(vectors: Any, removed: Array, file: Path) -> None:
             opened.write(block.tobytes())
 
 
-def read_index(directory: Path, model: str | None) -> IndexParts:
+def read_index(directory: Path, model: str | None, collection: Collection | None = None) -> IndexParts:
     """Read an index; its vectors and the index of faiss are memory-mapped. See ``SearchIndex.open``."""
     description = IndexDescription.read(directory)
     if model is not None:
         description.check_model(model)
     shape = (description.count, description.dimension)
     parts = IndexParts(
-        read_table(directory / ITEMS),
+        _read_items(directory / ITEMS, collection),
         read_whole(directory / VECTORS, lambda file: FileVectors(file, shape)),
         read_whole(directory / BIAS, np.load) if (directory / BIAS).is_file() else None,
         description,
@@ -82,3 +83,10 @@ def read_index(directory: Path, model: str | None) -> IndexParts:
         if part is not None and len(part) != description.count:
             raise ValueError(f"{directory / file} has {len(part)} rows, expected {description.count}: copy it again")
     return parts
+
+
+def _read_items(file: Path, collection: Collection | None) -> pa.Table:
+    """Return the items of an index: the collection's, which are in memory, if it has the same ids in the same rows."""
+    if collection is not None and read_table(file, ["item_id"])["item_id"].equals(collection.items["item_id"]):
+        return collection.facts
+    return read_table(file)

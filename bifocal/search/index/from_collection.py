@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH = 65_536
-STORED = ("shard", "row", "deleted")
-"""Columns of a collection that an index does not need."""
 
 
 def index_of_collection(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
@@ -32,8 +30,9 @@ def index_of_collection(collection: Collection, bank: HubnessBank | None) -> Sea
     if bank is not None:
         biases = [bank.image_bias(vectors) for vectors in collection.vectors.batches(BATCH)]
         bias = np.concatenate([np.zeros(0, dtype=np.float32), *biases])
-    items = collection.items.drop_columns(list(STORED))
-    return SearchIndex(items, collection.vectors, bias, description, removed=collection.deleted)
+    return SearchIndex(
+        collection.facts, collection.vectors, bias, description, removed=collection.deleted, known=collection.lookup
+    )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
 from bifocal.search.filters import matching_rows
 from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.exact import mapped, nearest_rows, rank
@@ -37,6 +38,7 @@ class SearchIndex:
         approximate: index of faiss over the vectors; None for exact search.
         removed: (N,) bool, True for removed items, which no search returns; None for none.
         calibration: gives each result its probability; None for none.
+        known: the ids of the items, if a collection has sorted them already.
 
     Raises:
         ValueError: the numbers of items, vectors and biases differ, or an id occurs twice.
@@ -51,13 +53,14 @@ class SearchIndex:
         approximate: ApproximateIndex | None = None,
         removed: Array | None = None,
         calibration: Calibration | None = None,
+        known: ItemIds | None = None,
     ) -> None:
         count = len(items)
         self.items, self.vectors, self.bias, self.approximate = items, vectors, bias, approximate
         self.calibration = calibration
         self.removed = np.zeros(count, dtype=bool) if removed is None else removed
         self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
-        self.ids = ItemIds(items["item_id"], self.removed)
+        self.ids = ItemIds(items["item_id"], self.removed, known)
         if count != len(vectors) or self.ids.different != self.ids.present:
             raise ValueError(
                 f"{count} ids, {self.ids.different} of them different, and {len(vectors)} vectors: give each "
@@ -231,15 +234,18 @@ class SearchIndex:
         write_index(self._parts(), directory)
 
     @classmethod
-    def open(cls, directory: Path, model: str | None = None) -> "SearchIndex":
+    def open(cls, directory: Path, model: str | None = None, collection: Collection | None = None) -> "SearchIndex":
         """Open an index; its vectors and the index of faiss are memory-mapped.
 
         Args:
             model: SHA-256 of the model that computes the queries, see ``bifocal.serving.identity.model_hash``; None to
                 compare it with nothing.
+            collection: shares its items with the index if both have the same ids in the same rows; None for none.
 
         Raises:
             FileNotFoundError: the directory holds no index.
             ValueError: the index belongs to another model, or another version of bifocal wrote it.
         """
-        return cls(*read_index(directory, model))
+        parts = read_index(directory, model, collection)
+        shared = collection is not None and parts.items["item_id"].equals(collection.items["item_id"])
+        return cls(*parts, known=collection.lookup if collection is not None and shared else None)

@@ -9,16 +9,15 @@ from bifocal.search import item_ids
 from bifocal.search.item_ids import ItemIds
 
 
-@given(st.lists(st.tuples(st.text(max_size=3), st.booleans()), max_size=20), st.booleans())
-def test_rows_are_the_ones_of_a_dictionary(rows: list[tuple[str, bool]], collide: bool) -> None:
+@given(st.lists(st.tuples(st.text(max_size=3), st.booleans()), max_size=20), st.booleans(), st.booleans())
+def test_rows_are_the_ones_of_a_dictionary(rows: list[tuple[str, bool]], collide: bool, shared: bool) -> None:
     """Also with ids that have one hash."""
     names, removed = [name for name, _ in rows], [gone for _, gone in rows]
     with pytest.MonkeyPatch.context() as patch:
         if collide:
             patch.setattr(item_ids, "hash", len, raising=False)
-        ids = ItemIds(
-            pa.chunked_array([names[:7], names[7:]], pa.string()), pa.array(removed, pa.bool_()).to_numpy(False)
-        )
+        column = pa.chunked_array([names[:7], names[7:]], pa.string())
+        ids = ItemIds(column, pa.array(removed, pa.bool_()).to_numpy(False), ItemIds(column) if shared else None)
         present: dict[str, list[int]] = {}
         for row, (name, gone) in enumerate(rows):
             if not gone:

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.collection.format import ModelIdentity
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.filters import matching_rows
 from bifocal.search.index import exact
 from bifocal.search.index.format import IndexDescription
+from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.vectors import FileVectors
 
 
@@ -101,6 +104,34 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text(json.dumps(content | {"schema_version": 99}))
     with pytest.raises(ValueError, match="has schema version 99, expected 1"):
         SearchIndex.open(tmp_path)
+
+
+def write_collection(folder: Path, names: list[str]) -> Collection:
+    writer = CollectionWriter(folder, Description(ModelIdentity("mine", None, "ab" * 32), "images", 2, None))
+    for row, name in enumerate(names):
+        writer.add(Item(name, f"{name}.jpg", f"{row:064x}", 8, 8), np.array([np.cos(row), np.sin(row)], np.float16))
+    writer.finish({name: [f"a {name}"] for name in names}, pa.table({"item_id": names, "year": range(len(names))}))
+    return Collection.open(folder)
+
+
+def address(table: pa.Table) -> int:
+    """Return where the ids of a table are in memory."""
+    return int(table["item_id"].chunk(0).buffers()[2].address)
+
+
+def test_an_index_shares_the_items_of_its_collection(tmp_path: Path) -> None:
+    collection = write_collection(tmp_path / "collection", ["fox", "wood", "sea"])
+    (tmp_path / "index").mkdir()
+    index_of_collection(collection, None).without_items(["wood"]).write(tmp_path / "index")
+    alone, shared = SearchIndex.open(tmp_path / "index"), SearchIndex.open(tmp_path / "index", collection=collection)
+    assert address(shared.items) == address(collection.items) != address(alone.items)
+    assert shared.items.column_names == alone.items.column_names
+    assert [shared.ids.row(name) for name in ("fox", "wood", "sea")] == [0, None, 2]
+    for arguments in ({}, {"where": {"year": [0, 1]}}, {"exclude": ["fox"]}):
+        query = np.array([[0.6, 0.8]])
+        assert Search(shared).batch(query, 3, **arguments) == Search(alone).batch(query, 3, **arguments)
+    other = write_collection(tmp_path / "other", ["fox", "wood", "sky"])
+    assert address(SearchIndex.open(tmp_path / "index", collection=other).items) != address(other.items)
 
 
 def test_an_empty_collection_finds_nothing(tmp_path: Path) -> None:
