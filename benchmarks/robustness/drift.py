@@ -29,10 +29,9 @@ from bifocal.inspection.languages import caption_languages
 from bifocal.monitoring.drift import Finding, Thresholds, compare
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes, embed, nothing_found
-from bifocal.monitoring.queries import KnownWords
 from bifocal.monitoring.significance import Count
 from bifocal.search.calibration.fitting import calibrate
-from bifocal.search.trained_model import ONNX, TrainedModel
+from bifocal.search.trained_model import TrainedModel
 from pipelines.app.demo_folder import unpack
 from pipelines.policies import load_thresholds
 
@@ -114,8 +113,8 @@ def draw_pool(model: TrainedModel, seed: int) -> Pool:
 
 
 def _queries(model: TrainedModel, texts: list[str]) -> Queries:
-    words, vectors = KnownWords(model.directory / ONNX), embed(model.embedder, texts)
-    unknown = np.array([words.count([text]) == Count(1, 1) for text in texts])
+    vectors = embed(model.embedder, texts)
+    unknown = np.array([not all((model.embedder.sentences.known(text) or {}).values()) for text in texts])
     nothing = np.array([bool(nothing_found(model.index, vector[None])) for vector in vectors])
     language = np.array([next(iter(caption_languages([[text]]))) for text in texts])
     return Queries(vectors, unknown, nothing, language)

@@ -168,7 +168,7 @@ class Monitor:
         collection, index = Collection.open(self.artifacts.collection), SearchIndex.open(self.artifacts.index, model)
         if collection.model.sha256 != model:
             raise ValueError(f"another model computed {self.artifacts.collection}: embed the collection again")
-        return Observer(onnx, Embedder(onnx), collection, index), model
+        return Observer(Embedder(onnx), collection, index), model
 
     def _sentences(self, day: date, days: int) -> list[str]:
         end = datetime.combine(day + timedelta(days=1), time(), UTC)

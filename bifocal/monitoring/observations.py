@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,12 +9,13 @@ from numpy.typing import NDArray
 
 from bifocal.monitoring.arrivals import Arrivals, unusable
 from bifocal.monitoring.probes import Probes, embed, nothing_found, search_probes
-from bifocal.monitoring.queries import KnownWords, query_languages, sample
+from bifocal.monitoring.queries import query_languages, sample, unknown_words
 from bifocal.monitoring.significance import Count
 from bifocal.monitoring.units import Labels, image_groups
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.query import Array, SentenceEmbedder
+from bifocal.search.query import Array
+from bifocal.serving.encoders import Embedder
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Observations:
 
     Attributes:
         images: (n, D), vectors of a sample of the images.
-        queries: (q, D), vectors of a sample of the queries.
+        queries: (q, D), vectors of a sample of the queries, without queries of unknown words only.
         unusable: images that were rejected, or are very small.
         unknown_words: queries with a word that the model has not learned; None if it reads subwords.
         languages: share of the queries by language; empty if they are unknown.
-        nothing_found: queries without a relevant result; None if the index is not calibrated.
+        nothing_found: queries without a relevant result or a known word; None if the index is not calibrated.
         probes: outcomes of the probes; None without probes.
         groups: (n, 3), burst, day and album of each image, see ``image_groups``; None if they are unknown.
     """
@@ -47,8 +47,7 @@ class Observations:
 class Observer:
     """Observes a model with its collection and its index."""
 
-    onnx: Path
-    model: SentenceEmbedder
+    model: Embedder
     collection: Collection
     index: SearchIndex
     seed: int = 0
@@ -59,15 +58,16 @@ class Observer:
         """Return observations of new images, user queries and probes, in samples of at most these sizes."""
         rows = self.sampled_rows(arrivals, images)
         chosen = sample(queries, sentences, self.seed)
-        vectors = embed(self.model, chosen) if chosen else np.zeros((0, self.collection.dimension), np.float32)
+        unknown, known = unknown_words(self.model, chosen)
+        vectors = embed(self.model, known) if known else np.zeros((0, self.collection.dimension), np.float32)
         nothing = nothing_found(self.index, vectors)
         return Observations(
             images=np.asarray(self.collection.vectors[rows], np.float32),
             queries=vectors,
             unusable=unusable(self.collection, arrivals),
-            unknown_words=KnownWords(self.onnx).count(chosen),
+            unknown_words=unknown,
             languages=query_languages(chosen, self.seed),
-            nothing_found=None if nothing is None else Count(nothing, len(chosen)),
+            nothing_found=None if nothing is None else Count(nothing + len(chosen) - len(known), len(chosen)),
             probes=None if pairs is None else search_probes(self.model, self.index, pairs),
             groups=image_groups(self.collection, arrivals.rows)[np.isin(arrivals.rows, rows)],
         )

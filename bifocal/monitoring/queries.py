@@ -11,9 +11,7 @@ import numpy as np
 from bifocal.inspection.languages import SAMPLE, caption_languages
 from bifocal.monitoring.log_lines import LogLines, open_log
 from bifocal.monitoring.significance import Count
-from bifocal.text.bag_of_words import TERMS, BagOfWords
-from bifocal.text.tokens import tokenize
-from bifocal.text.vocabulary import Vocabulary
+from bifocal.serving.encoders import Embedder
 
 ROUTE = "/api/v1/search"
 TIMES = ("time", "@timestamp", "timestamp", "date")
@@ -108,27 +106,14 @@ def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
     return [queries[row] for row in rows]
 
 
-class KnownWords:
-    """Words that an exported model has learned; a model of subwords or characters has no ``vocabulary``."""
-
-    def __init__(self, onnx: Path) -> None:
-        self.vocabulary: Vocabulary | BagOfWords | None = None
-        vocabularies, terms = sorted(onnx.rglob(Vocabulary.FILE)), sorted(onnx.rglob(TERMS))
-        if vocabularies:
-            self.vocabulary = Vocabulary.load(vocabularies[0])
-        elif terms:
-            self.vocabulary = BagOfWords.load(terms[0].parent)
-
-    def count(self, queries: Sequence[str]) -> Count | None:
-        """Return how many queries have an unknown word; None if every word is known."""
-        if self.vocabulary is None:
-            return None
-        return Count(sum(self._has_unknown(query) for query in queries), len(queries))
-
-    def _has_unknown(self, query: str) -> bool:
-        if isinstance(self.vocabulary, BagOfWords):
-            return self.vocabulary.encode(query)[3] > 0
-        return any(word not in (self.vocabulary or ()) for word in tokenize(query))
+def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:
+    """Count the queries with an unknown word, None if the model knows all words; return those with a known word."""
+    known = model.sentences.known
+    if known("") is None:
+        return None, list(queries)
+    words = [list((known(query) or {}).values()) for query in queries]
+    unknown = Count(sum(not all(are_known) for are_known in words), len(queries))
+    return unknown, [query for query, are_known in zip(queries, words, strict=True) if any(are_known)]
 
 
 def query_languages(queries: Sequence[str], seed: int) -> dict[str, float]:

@@ -57,18 +57,25 @@ class SentenceReader:
         """Return the inputs of the text encoder for B sentences, of each vectorizer."""
         return [array for reader in self.readers for array in reader.batch(sentences)]
 
+    def known(self, sentence: str) -> dict[str, bool] | None:
+        """Return whether a vectorizer knows each word of a sentence; None if one reads subwords, and so knows all."""
+        tokens, known = tokenize(sentence), dict[str, bool]()
+        for reader in self.readers:
+            if not isinstance(reader, KnownWords):
+                return None
+            for token, is_known in reader.known(tokens).items():
+                known[token] = known.get(token, False) or is_known
+        return known
+
     def unknown(self, sentence: str) -> list[str]:
-        """Return the words of a sentence that no vectorizer knows. A vectorizer of subwords knows all words.
+        """Return the words of a sentence that no vectorizer knows.
 
         Raises:
             ValueError: none of the words is known.
         """
-        tokens, known = tokenize(sentence), dict[str, bool]()
-        for reader in self.readers:
-            if not isinstance(reader, KnownWords):
-                return []
-            for token, is_known in reader.known(tokens).items():
-                known[token] = known.get(token, False) or is_known
+        known = self.known(sentence)
+        if known is None:
+            return []
         if not any(known.values()):
             raise ValueError(f"the model knows none of the words of {sentence[:80]!r}: use words of its captions")
         return [token for token, is_known in known.items() if not is_known]
@@ -134,7 +141,7 @@ class _TokenIds:
         return pad([np.array(self.vocabulary.encode(tokenize(s)[:MAX_TOKENS] or [UNKNOWN])) for s in sentences])
 
     def known(self, tokens: Sequence[str]) -> dict[str, bool]:
-        return {token: token in self.vocabulary or self.vocabulary.buckets > 0 for token in tokens}
+        return self.vocabulary.known(tokens)
 
 
 class _ElmoLayers:

@@ -119,3 +119,7 @@ class FisherReader:
             if len(known):
                 means[row] = (self.arrays.terms(known) / np.float32(len(known))).sum(axis=0)
         return self.arrays.reduce(normalize_fisher(means)), np.ones(len(sentences), dtype=np.int64)
+
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Return whether each token has a vector."""
+        return self.vocabulary.known(tokens)

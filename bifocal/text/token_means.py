@@ -52,6 +52,10 @@ class TokenMeans:
         """Return the vectors (B, K) of B sentences, and ones (B,)."""
         return self.means(self.encode(sentences)[0]), np.ones(len(sentences), dtype=np.int64)
 
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Return whether each word has a known token."""
+        return {word: len(ids) > 0 for word, ids in zip(tokens, self.encode(tokens)[0], strict=True)}
+
     def save(self, directory: Path) -> None:
         """Write the tokens and their vectors."""
         file = TOKENIZER if isinstance(self.tokens, SubwordTokenizer) else Vocabulary.FILE

@@ -44,6 +44,10 @@ class Vocabulary:
         """Return the id of each token."""
         return [self._ids[token] if token in self._ids else self._unknown_id(token) for token in tokens]
 
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Return whether each token has an id other than ``<unk>``."""
+        return {token: token in self or self.buckets > 0 for token in tokens}
+
     def save(self, path: Path) -> None:
         """Write JSON: ``words``, in the order of their ids, and ``buckets``."""
         content = {"words": self.words, "buckets": self.buckets}

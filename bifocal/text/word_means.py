@@ -35,3 +35,7 @@ class WordMeans:
             known = [number for number in self.vocabulary.encode(tokenize(sentence)[:MAX_TOKENS]) if number > 1]
             means[row] = self.vectors[known].sum(axis=0) / max(len(known), 1)
         return means, np.ones(len(sentences), dtype=np.int64)
+
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Return whether each token has a vector."""
+        return self.vocabulary.known(tokens)

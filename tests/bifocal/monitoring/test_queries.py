@@ -4,19 +4,21 @@ import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bifocal.monitoring.queries import (
-    KnownWords,
     expected_languages,
     other_languages,
     query_languages,
     read_queries,
     sample,
+    unknown_words,
 )
 from bifocal.monitoring.significance import Count
+from bifocal.serving.text import SentenceReader
 from bifocal.text.vocabulary import Vocabulary
 
 SINCE, UNTIL = datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC)
@@ -65,11 +67,15 @@ def test_sample_keeps_the_order_and_the_size() -> None:
 
 def test_queries_with_an_unknown_word_are_counted(tmp_path: Path) -> None:
     Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
-    assert KnownWords(tmp_path).count(["A red star!", "a blue star", "a red red"]) == Count(1, 3)
+    model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path))
+    queries = ["A red star!", "a blue star", "zebra", "a red red"]
+    assert unknown_words(model, queries) == (Count(2, 4), ["A red star!", "a blue star", "a red red"])
+    assert unknown_words(model, []) == (Count(0, 0), [])
 
 
-def test_model_of_subwords_knows_every_word(tmp_path: Path) -> None:
-    assert KnownWords(tmp_path).count(["zebra"]) is None
+def test_model_of_subwords_knows_every_word() -> None:
+    model: Any = SimpleNamespace(sentences=SimpleNamespace(known=lambda _: None))
+    assert unknown_words(model, ["zebra"]) == (None, ["zebra"])
 
 
 def test_languages_of_a_week_are_compared_with_those_of_the_reference() -> None:
