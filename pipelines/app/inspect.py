@@ -30,7 +30,8 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     """Check DIRECTORY, a folder of images with captions, and print what is in it and what is wrong.
 
     DIRECTORY may be an address s3://bucket/folder: its files are copied to the cache of this machine.
-    The exit code is 1 if there are errors: entries that cannot be used, or near-duplicates in two splits.
+    The exit code is 1 if there are errors: entries that cannot be used, near-duplicates in two splits, or fewer images
+    with captions than a training needs.
     """
     import pandas as pd
     from rich.console import Console
@@ -43,6 +44,7 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.inspection.languages import caption_languages
     from bifocal.report.html import render
     from pipelines.app.findings import findings_tables
+    from pipelines.app.training.captions import check_count
 
     root = Path(directory)
     if is_address(directory):
@@ -53,7 +55,8 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
         Storage().download(directory, root)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        corpus = ImageFolder(root, captions=captions, uncaptioned=uncaptioned).read(out / "images")
+        images = ImageFolder(root, captions=captions, uncaptioned=uncaptioned)
+        corpus = images.read(out / "images")
         write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=MAX_PIXELS, max_rejected_fraction=1.0)
         dataset, rejected = read_dataset(out), pd.read_parquet(out / "rejected.parquet")
         by_image = dataset.captions.groupby("image_id")["text"].agg(list).tolist()
@@ -62,5 +65,7 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
         write_text(page, render(inspection_page(root.name, dataset, inspection)))
     Console().print(findings_tables(inspection))
     click.echo(f"-> {page}")
+    if not uncaptioned:
+        check_count(directory, images)
     if inspection.errors:
         sys.exit(1)

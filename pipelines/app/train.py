@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from bifocal.datasets.formats.folder import list_folder
 from bifocal.search.collection.collection import Collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
@@ -13,9 +12,6 @@ from pipelines.app.training.budget import fit_budget, parse_budget
 from pipelines.app.training.contrastive import SMALL, compare_small, keep_better
 from pipelines.app.training.parameters import training_parameters
 from pipelines.metrics import metrics_table
-
-LEAST = 10
-"""Images of a folder from which 15 % are at least two: the splits val and test need as many."""
 
 
 @click.command()
@@ -69,7 +65,6 @@ def train_command(
     """
     start = time.monotonic()
     folder = folder or RUNS / run_name(directory)
-    check_count(directory)
     seconds = None if budget is None else parse_budget(budget)
     if budget is not None and encoder is not None:
         raise click.UsageError("--budget chooses the size of images, which --encoder fixes: leave one of them out")
@@ -93,13 +88,3 @@ def train_command(
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
     click.echo(f'Next: bifocal search "..." --run {folder}')
-
-
-def check_count(directory: str) -> None:
-    """Raise ``ValueError`` if a folder has too few images for a training; archives and addresses are not counted."""
-    images = list_folder(Path(directory)).images
-    if 0 < len(images) < LEAST:
-        raise ValueError(
-            f"{directory} has {len(images)} images, and a training needs at least {LEAST}: add images with captions, "
-            f"or search these without a training, by 'bifocal index {directory}'"
-        )

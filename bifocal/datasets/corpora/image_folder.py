@@ -78,40 +78,61 @@ class ImageFolder:
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; archives are unpacked to ``output_dir``."""
-        folder, rejected = self._open(output_dir)
-        table = self._table(folder)
-        if table is None:
-            table = read_sidecars(folder)
+        folder, archives = self._open()
+        rejected = folder.rejected()
+        if archives:
+            rejected = []
+            for archive in archives:
+                target = output_dir if len(archives) == 1 else output_dir / archive.name.partition(".")[0]
+                rejected += unpack(archive, target)
+            folder = list_folder(output_dir)
+        table, rows = self._rows(folder)
+        if table.path == folder.root:
             rejected += unused_sidecars(folder.root, folder.texts, folder.images)
-            if not table.rows:
-                raise ValueError(f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}")
-            columns = choose_columns(
-                table.columns, {"image": "image", "caption": "caption"}, "the files beside the images"
-            )
         else:
-            columns = choose_columns(table.columns, self.columns, table.path.name)
-            log_line(_recognized(table, columns))
-        rows = read_rows(table, columns, folder, self.group_column)
+            log_line(_recognized(table, choose_columns(table.columns, self.columns, table.path.name)))
         rejected += [*table.rejected, *rows.rejected]
         return self._corpus(folder, rows, rejected, drawn_into=output_dir)
 
-    def _open(self, output_dir: Path) -> tuple[Folder, list[RejectedEntry]]:
+    def count_captioned(self) -> int | None:
+        """Count the image files that have a caption; None if they are in archives, which are not opened.
+
+        Raises:
+            ValueError: there are no captions.
+        """
+        folder, archives = self._open()
+        if archives:
+            return None
+        return sum((folder.root / image).is_file() for image in self._rows(folder)[1].splits)
+
+    def _open(self) -> tuple[Folder, list[Path]]:
+        """Return the folder, and the archives to read in place of its images."""
         if self.root is None:
             raise ValueError(f"ImageFolder needs root: the folder with {EXPECTED}")
         root = Path(self.root)
         if not root.is_dir() and not (root.is_file() and root.suffix.lower() in ARCHIVES):
             raise ValueError(f"ImageFolder: root {str(root)!r} is not a folder; it must contain {EXPECTED}")
-        archives = (
-            [root] if root.is_file() else sorted(path for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
-        )
-        folder = Folder(root, [], []) if root.is_file() else list_folder(root)
-        if folder.images or not archives:
-            return folder, folder.rejected()
-        rejected: list[RejectedEntry] = []
-        for archive in archives:
-            target = output_dir if len(archives) == 1 else output_dir / archive.name.partition(".")[0]
-            rejected += unpack(archive, target)
-        return list_folder(output_dir), rejected
+        if root.is_file():
+            return Folder(root, [], []), [root]
+        folder = list_folder(root)
+        archives = [] if folder.images else sorted(path for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
+        return folder, archives
+
+    def _rows(self, folder: Folder) -> tuple[CaptionTable, CaptionRows]:
+        table = self._table(folder)
+        if table is None:
+            table = read_sidecars(folder)
+            if not table.rows:
+                raise ValueError(
+                    f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}; 'bifocal index' searches "
+                    "images without captions"
+                )
+            columns = choose_columns(
+                table.columns, {"image": "image", "caption": "caption"}, "the files beside the images"
+            )
+        else:
+            columns = choose_columns(table.columns, self.columns, table.path.name)
+        return table, read_rows(table, columns, folder, self.group_column)
 
     def _table(self, folder: Folder) -> CaptionTable | None:
         if self.captions is not None:

@@ -1,5 +1,6 @@
 """Parameters of ``bifocal train``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pipelines.app.training.backbones import (
     features_section,
     find_networks,
 )
+from pipelines.app.training.captions import check_captions
 from pipelines.app.training.contrastive import SMALL, contrastive_sections
 from pipelines.app.training.pointing import with_pointing
 from runtime import parameters
@@ -33,6 +35,8 @@ def training_parameters(
     ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
     the same if ``weights`` has both, else for a backbone.
     """
+    corpus = {"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}}
+    check_captions(_overlaid(corpus, recipes, settings)["prepare_dataset"])  # before a download is tried
     contrastive = {} if encoder in (None, SMALL) else contrastive_sections(str(encoder), weights)
     networks = None if contrastive else find_networks(weights)
     if networks is None and encoder == SMALL:
@@ -55,9 +59,7 @@ def training_parameters(
     if sentences is not None:
         vector = {"name": "SentenceVectors", "path": str(sentences.resolve())}
         values["vectorize_captions"]["vectorizer"]["vectorizers"][1] = vector
-    for recipe in recipes:
-        values = parameters.overlay(values, recipe)
-    values = parameters.with_settings(values, settings)
+    values = _overlaid(values, recipes, settings)
     parameters.validate(values, configurable_components().values())  # before a download is tried
     if (
         not contrastive
@@ -67,3 +69,9 @@ def training_parameters(
         click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
         values = parameters.merge(values, {"extract_features": demo_section()})
     return with_pointing(values, networks)
+
+
+def _overlaid(values: dict[str, Any], recipes: Sequence[Path], settings: Sequence[str]) -> dict[str, Any]:
+    for recipe in recipes:
+        values = parameters.overlay(values, recipe)
+    return parameters.with_settings(values, settings)

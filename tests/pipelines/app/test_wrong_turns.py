@@ -38,6 +38,7 @@ def wrong(few: Path, run: Path) -> Path:
     for name in ("notes.txt", "odd.safetensors", "full/own.txt"):
         (folder / name).write_text("notes")
     (folder / "recipe.yaml").write_text("train_embeding: {members: 2}")
+    shutil.copytree(run / "images", folder / "plain")
     shutil.copytree(few, folder / "many")
     for number in range(5, 12):
         shutil.copy(run / "images" / f"{number:05d}.jpg", folder / "many")
@@ -55,6 +56,14 @@ def sentence(result: Result) -> str:
     return usage[-1] if usage else str(result.exception)
 
 
+TOO_FEW = (
+    "{folder} has {count} images with captions, and a training needs at least 10: add images with captions, or search "
+    "these without a training, by 'bifocal index {folder}'"
+)
+NO_CAPTIONS = (
+    "ImageFolder: DIR/plain has no captions: it must contain images and captions.csv, .tsv, .jsonl or .parquet, or a "
+    ".txt file beside each image, or tar shards, or a zip file; 'bifocal index' searches images without captions"
+)
 WRONG = {
     ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
     ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
@@ -63,8 +72,11 @@ WRONG = {
     ("serch", "a dog"): "unknown command 'serch'; did you mean 'search'?",
     ("trainn", "FEW"): "unknown command 'trainn'; did you mean 'train'?",
     ("zzzz",): "No such command 'zzzz'.",
-    ("train", "FEW"): "FEW has 5 images, and a training needs at least 10: add images with captions, or search these "
-    "without a training, by 'bifocal index FEW'",
+    ("train", "FEW"): TOO_FEW.format(count=5, folder="FEW"),
+    ("train", "FEW", "--encoder", "clip"): TOO_FEW.format(count=5, folder="FEW"),
+    ("train", "DIR/plain", "--encoder", "small"): NO_CAPTIONS,
+    ("inspect", "DIR/plain", "--page", "DIR/inspection.html"): NO_CAPTIONS,
+    ("inspect", "FEW", "--page", "DIR/inspection.html"): TOO_FEW.format(count=5, folder="FEW"),
     (
         "evaluate",
         "--run",
@@ -191,7 +203,7 @@ def test_ctrl_c_says_what_goes_on(few: Path, run: Path, command: Command, monkey
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipelines.app.train.check_count", stop)
+    monkeypatch.setattr("pipelines.app.train.training_parameters", stop)
     assert sentence(command("train", few)) == "stopped; the same command goes on"
     monkeypatch.setattr("bifocal.search.trained_model.TrainedModel.__init__", stop)
     assert sentence(command("search", "a star", "--run", run)) == "stopped"

@@ -180,7 +180,7 @@ def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypa
     assert encoders.download_small() == folder
     assert len(hub.requests) == asked
     # A training takes both.
-    values = training_parameters(str(tmp_path), None, (), (), "small")
+    values = training_parameters(str(tmp_path / "photos"), None, (), (), "small")
     assert values["extract_features"]["weights"] == {"name": "FromFile", "path": str(found.backbone)}
     vector = values["vectorize_captions"]["vectorizer"]["vectorizers"][1]
     assert vector == {"name": "SentenceVectors", "path": str(found.sentences)}

@@ -34,13 +34,15 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_without_a_network_the_demo_backbone_takes_the_place_of_the_weights(
     no_network: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values = training_parameters(str(tmp_path), None, (), ())
+    values = training_parameters(str(tmp_path / "photos"), None, (), ())
     assert values["extract_features"]["weights"]["name"] == "FromFile"
     warning = capsys.readouterr().err
     for words in ("cannot be downloaded", "recognizes nothing in photographs", "--weights"):
         assert words in warning
     settings = ("extract_features.extractor.size=224",)  # a user who changes the extractor keeps it
-    assert training_parameters(str(tmp_path), None, (), settings)["extract_features"]["weights"] == "Pretrained"
+    assert (
+        training_parameters(str(tmp_path / "photos"), None, (), settings)["extract_features"]["weights"] == "Pretrained"
+    )
 
 
 def test_the_demo_backbone_computes_features_of_photographs() -> None:

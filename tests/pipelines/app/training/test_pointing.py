@@ -43,7 +43,7 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
     networks = find_networks(weights)
     assert networks is not None
     assert (networks.backbone.name, networks.sentences) == ("mobile.safetensors", weights / "encoder")
-    values = training_parameters(str(tmp_path), weights, (), ())
+    values = training_parameters(str(tmp_path / "photos"), weights, (), ())
     assert values["extract_features"]["extractor"]["backbone"] == "mobilenetv2_100"
     assert values["export_onnx"]["pointing"] == {"name": "ClassMixture", "path": str(weights / "encoder")}
     shown = {"name": "BackbonePointing", "head": values["export_onnx"]["pointing"]}
@@ -59,8 +59,10 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
 
 def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path) -> None:
     file = weights / "mobile.safetensors"
-    assert training_parameters(str(tmp_path), file, (), ())["export_onnx"]["pointing"] == {"name": "ClassMixture"}
-    chosen = training_parameters(str(tmp_path), file, (), ("export_onnx.localizer=SMILERegions",))
+    assert training_parameters(str(tmp_path / "photos"), file, (), ())["export_onnx"]["pointing"] == {
+        "name": "ClassMixture"
+    }
+    chosen = training_parameters(str(tmp_path / "photos"), file, (), ("export_onnx.localizer=SMILERegions",))
     assert "pointing" not in chosen["export_onnx"]
     assert "DataQuality" in chosen["evaluate"]["evaluators"][-1]
 
