@@ -54,7 +54,7 @@ def podman(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def documented_command() -> list[str]:
     """Return the command of docs/serving.md that runs the service in a container."""
     text = (ROOT / "docs" / "serving.md").read_text().replace("\\\n", " ")
-    (line,) = re.findall(r"^podman run .*$", text, flags=re.MULTILINE)
+    (line,) = re.findall(r"^docker run .*$", text, flags=re.MULTILINE)
     return shlex.split(line)
 
 
@@ -63,6 +63,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     """The command of the page, with the demo, on a free port of this machine's network."""
     running = Container(tmp_path_factory.mktemp("serve"))
     changes = {
+        "docker": "podman",
         "./bifocal-demo:/demo:ro": f"{running.model.directory}:/demo:ro",
         "localhost/bifocal:serve": IMAGE,
         "--publish": "--network",
