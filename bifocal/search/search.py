@@ -216,9 +216,12 @@ class Search:
         """Fuse the rankings by the vector and by the words of a sentence."""
         with self._lock:  # two first searches build it once
             self._keywords = self._keywords or Keywords(self.index.items)
+        by_words = self._keywords.search(str(query.sentence), FUSED, allowed)
+        if not query.vector.any():  # a bag of words of which the model knows none
+            fused = fuse([by_words.tolist()])
+            return Ranking(by_words[:count], np.array(list(fused.values())[:count]))
         index, unit = self.index, unit_vectors(query.vector[None], self.index.description.dimension)
         by_vector, best = index.nearest(unit, FUSED, allowed, corrected=True)
-        by_words = self._keywords.search(str(query.sentence), FUSED, allowed)
         fused = fuse([by_vector[0].tolist(), by_words.tolist()])
         rows, probabilities = np.array(list(fused)[:count], dtype=np.int64), None
         if index.calibration is not None:

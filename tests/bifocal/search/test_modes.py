@@ -59,6 +59,13 @@ def test_an_item_found_only_by_words_has_its_probability(search: Search, monkeyp
         assert hit.probability == pytest.approx(search.index.calibration.probabilities(score, best).item())
 
 
+def test_a_query_without_a_known_word_is_answered_by_the_texts(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fixed, "embed_sentences", lambda self, sentences: np.zeros((len(sentences), 2)))
+    assert [hit.row for hit in search("harbor", k=5, mode="hybrid")] == [3]
+    nothing = search("zebra", k=5, mode="hybrid")
+    assert (list(nothing), nothing.found) == ([], False)
+
+
 def test_results_per_group_are_limited(search: Search) -> None:
     hits = search("x", group="city", k=5)
     assert [hit.item_id for hit in hits] == ["e", "c", "b", "d"]
