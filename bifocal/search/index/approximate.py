@@ -157,5 +157,5 @@ def import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("approximate search needs faiss: pip install 'bifocal-vse[search]'") from error
+        raise ImportError("approximate search needs faiss: pip install 'bifocal-vse[faiss]'") from error
     return faiss

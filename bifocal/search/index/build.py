@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.progress import log_line
 from bifocal.search.index.approximate import ApproximateIndex, choose_factory
 from bifocal.search.index.exact import rank
 from bifocal.search.index.format import Measured
@@ -46,6 +48,11 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
     factory: str | None = None if settings.factory == EXACT else settings.factory
     if factory == "auto":
         factory = choose_factory(len(index), dimension, settings.memory_mb, settings.latency_ms)
+        if factory is not None and find_spec("faiss") is None:
+            log_line(
+                "exact search, which is slow in so many items: a faster one needs pip install 'bifocal-vse[faiss]'"
+            )
+            factory = None
     if factory is not None:
         index.approximate = ApproximateIndex.build(vectors, factory, settings.seed)
         index.description = replace(index.description, factory=factory)

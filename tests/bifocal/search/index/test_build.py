@@ -189,3 +189,14 @@ def test_the_factory_follows_size_memory_and_latency() -> None:
 def test_recall_counts_common_rows() -> None:
     assert recall_at(np.array([[1, 2], [3, 4]]), np.array([[2, 9], [4, 3]])) == 0.75
     assert recall_at(np.zeros((3, 0)), np.zeros((3, 0))) == 1.0
+
+
+def test_an_automatic_index_is_exact_without_faiss(
+    exact: SearchIndex, queries: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = IndexSettings(latency_ms=0)
+    assert build_index(exact, settings, queries).description.factory == "IVF31,SQ8"
+    monkeypatch.setattr("bifocal.search.index.build.find_spec", lambda name: None)
+    index = build_index(exact, settings, queries)
+    assert index.description.factory is None
+    assert rows(index, queries) == rows(exact, queries)
