@@ -32,7 +32,7 @@ from tests.mlflow_server import free_port
 
 BAR, SHORTEST = 100.0, 16
 """Milliseconds: the bar of each value, and the least time that the API reports."""
-NOISE, FOLDERS = 0.05, 24
+NOISE, FOLDERS, YEARS = 0.05, 24, (2020, 2021, 2022, 2023)
 SENTENCES = (
     "a red star on sand",
     "two blue rhombuses",
@@ -125,11 +125,17 @@ def type_sentences(page: Page) -> None:
 
 
 def choose_filters(page: Page) -> None:
-    """Choose folders, one after the other, and remove them."""
+    """Choose folders, one after the other, and remove them; then type first days."""
     page.click("#options summary")
     boxes = page.locator("#columns input[type=checkbox]")
     for number in (*range(12), *range(12)):
         boxes.nth(number).click()
+        settled(page)
+        page.wait_for_timeout(100)
+    for year in YEARS:
+        page.locator("#columns input[type=date]").first.focus()
+        page.keyboard.type(f"0201{year}", delay=60)
+        page.keyboard.press("Tab")
         settled(page)
         page.wait_for_timeout(100)
     page.keyboard.press("Escape")
