@@ -51,7 +51,8 @@ def write_dataset(
         and leaked images.
 
     Raises:
-        ValueError: more entries are broken than ``max_rejected_fraction`` allows, or no image is valid.
+        TooManyRejectedError: more entries are broken than ``max_rejected_fraction`` allows.
+        ValueError: no image is valid.
             ``rejected.parquet`` is written first.
     """
     inside = directory / "images"
@@ -95,16 +96,21 @@ def write_dataset(
     }
 
 
+class TooManyRejectedError(ValueError):
+    """More entries of a corpus are broken than allowed."""
+
+
 def _check_fraction(corpus: Corpus, rejected: Sequence[RejectedEntry], allowed: float, table: Path) -> None:
     for kind, count in sorted(Counter(entry.kind for entry in corpus.excluded).items()):
-        log_line(f"excluded on purpose: {count} {kind}s, see rejected.parquet")
+        log_line(f"excluded on purpose: {count} {kind}s")
     for kind, count in sorted(Counter(entry.kind for entry in rejected).items()):
-        log_line(f"rejected: {count} {kind}s, see rejected.parquet")
+        first = next(entry for entry in rejected if entry.kind == kind)
+        log_line(f"rejected: {count} {kind}s, such as {_first([first])}")
     broken = [entry for entry in rejected if entry.kind in ("image", "caption")]
     total = len(corpus.images) + len(corpus.captions) + len(corpus.rejected)
     if len(broken) > allowed * total:
         images = sum(entry.kind == "image" for entry in broken)
-        raise ValueError(
+        raise TooManyRejectedError(
             f"{images} of {len(corpus.images)} images and {len(broken) - images} of {len(corpus.captions)} captions "
             f"are rejected, together {len(broken) / total:.2%}, more than max_rejected_fraction {allowed:.2%}. "
             f"The first: {_first(broken)}. {table} lists all; repair them or raise max_rejected_fraction"

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from bifocal.datasets import read_dataset
+from bifocal.datasets.corpora import Scenes
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters
@@ -41,6 +42,19 @@ def test_scenes_give_an_artifact_that_can_be_moved(tmp_path):
     moved = (tmp_path / "a").rename(tmp_path / "moved")
     dataset = read_dataset(moved)
     assert all(dataset.image_path(image_id).is_file() for image_id in dataset.images["image_id"])
+
+
+def test_too_many_broken_images_name_the_setting(tmp_path, capsys):
+    photos = tmp_path / "photos"
+    Scenes(train=4, val=0, test=0, size=32).read(photos)
+    for number, image in enumerate(sorted(photos.rglob("*.jpg"))):
+        image.with_suffix(".txt").write_text("a red star")
+        image.write_bytes(image.read_bytes() if number else b"broken")
+    (tmp_path / "dataset").mkdir()
+    corpus = {"name": "ImageFolder", "root": str(photos), "val": 0, "test": 0}
+    with pytest.raises(ValueError, match=r"such as --set prepare_dataset\.max_rejected_fraction=0\.1$"):
+        run(validated(corpus=corpus), dataset=tmp_path / "dataset")
+    assert "rejected: 1 images, such as " in capsys.readouterr().err
 
 
 def test_interrupted_run_does_not_change_the_next(tmp_path):
