@@ -1,6 +1,7 @@
 """Parts by name: ``build("bifocal.losses", {"name": "HardestTripletLoss", "margin": 0.3})``.
 
-A part is a public class that a package's ``__init__`` imports, or that ``register`` adds. A reference to a part is its
+A part is a public class that a package's ``__init__`` imports, or that ``register`` adds, or any class of an importable
+module, named ``module:Class``. A reference to a part is its
 name, a mapping ``{"name": ..., argument: value}``, or an object with the attributes ``name`` and ``arguments``. A class
 whose arguments are parts declares the package of each, and receives built objects:
 ``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``.
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
@@ -77,11 +79,28 @@ def _library_parts(package: str) -> dict[str, type]:
 
 
 def get(package: str, name: str) -> type:
-    """Return the class called ``name`` of ``package``; an error names the nearest."""
+    """Return the class called ``name`` of ``package``, or ``module:Class`` of anywhere; an error names the nearest."""
+    module, colon, outside = name.partition(":")
+    if colon:
+        return _class_of(module, outside)
     known = registered(package)
     if name not in known:
         raise ValueError(f"{package} has no {name!r}; {suggest(name, known)}")
     return known[name]
+
+
+def _class_of(module: str, name: str) -> type:
+    if str(Path.cwd()) not in sys.path:  # a console script does not search the present folder
+        sys.path.append(str(Path.cwd()))
+    try:
+        classes = {key: value for key, value in vars(import_module(module)).items() if inspect.isclass(value)}
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise ValueError(f"there is no module {module!r} in {Path.cwd()} and among the installed packages") from error
+    if name not in classes:
+        raise ValueError(f"module {module} has no class {name!r}; {suggest(name, classes)}")
+    return classes[name]
 
 
 def split(ref: Any) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,55 @@
+"""Parts of a module outside the library."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bifocal.registry import build
+from components.train_embedding.spec import COMPONENT
+from runtime import parameters
+from runtime.parameters import ParameterError
+
+SOURCE = """
+class OwnLoss:
+    def __init__(self, scale: float = 5.0) -> None:
+        self.scale = scale
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module in the present folder, which is not on Python's path."""
+    (tmp_path / "own_parts.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
+    yield "own_parts"
+    sys.modules.pop("own_parts", None)
+
+
+def test_a_class_of_any_module_is_a_part(module: str) -> None:
+    loss = build("bifocal.losses", {"name": f"{module}:OwnLoss", "scale": 2.0})
+    assert (type(loss).__name__, loss.scale) == ("OwnLoss", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("ref", "message"),
+    [
+        ({"name": "own_parts:OwnLos"}, "module own_parts has no class 'OwnLos'; did you mean 'OwnLoss'"),
+        ({"name": "own_part:OwnLoss"}, "there is no module 'own_part' in "),
+        ({"name": "own_parts:OwnLoss", "scal": 1.0}, "own_parts:OwnLoss takes no 'scal'; did you mean 'scale'"),
+    ],
+)
+def test_a_wrong_name_gets_one_sentence(module: str, ref: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build("bifocal.losses", ref)
+
+
+def test_a_recipe_names_a_class_of_any_module(module: str) -> None:
+    root = Path(__file__).parents[2]
+    values = parameters.load(root / "params.yaml", settings=[f"train_embedding.phases.0.loss={module}:OwnLoss"])
+    parameters.validate(values, [COMPONENT])
+    wrong = parameters.with_settings(values, [f"train_embedding.phases.0.loss={module}:OtherLoss"])
+    with pytest.raises(ParameterError, match=r"train_embedding\.phases\.0\.loss: module own_parts has no class"):
+        parameters.validate(wrong, [COMPONENT])
