@@ -14,6 +14,7 @@ RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
 INDEXED = "index"
 """Section of ``params.yaml`` in a folder of ``bifocal index``, which has no other section."""
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 run_option = click.option(
     "--run",
@@ -31,6 +32,19 @@ class FolderOrAddress(click.Path):
         from bifocal.datasets.remote_files import is_address  # imports pandas
 
         return value if is_address(value) else str(super().convert(value, param, ctx))
+
+
+class PictureFile(click.Path):
+    """A file to write a picture to, by a suffix that Pillow knows."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if Path(value).suffix.lower() not in PICTURES:
+            self.fail(f"{value}: expected a name that ends in {', '.join(PICTURES)}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def latest_run(folder: Path | None) -> Path:

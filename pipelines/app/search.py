@@ -1,13 +1,14 @@
 """``bifocal search``."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
-from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
+from pipelines.app.run_folder import ARTIFACTS, PictureFile, latest_run, run_option
 
 
 @click.command()
@@ -27,11 +28,20 @@ from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
 @click.option("--group", help="Metadata column: show one result of each of its values.")
 @click.option(
     "--picture",
-    type=click.Path(path_type=Path),
+    type=PictureFile(),
     help="File of the sheet of images; by default search.png in the run folder.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, and write a sheet only by --picture.")
+@click.option("--copy-to", type=click.Path(path_type=Path, file_okay=False), help="Folder to copy the images to.")
 def search_command(
-    query: str, folder: Path | None, count: int, picture: Path | None, where: str, **options: Any
+    query: str,
+    folder: Path | None,
+    count: int,
+    picture: Path | None,
+    where: str,
+    as_json: bool,
+    copy_to: Path | None,
+    **options: Any,
 ) -> None:
     """Show the images of a run that fit QUERY best: a sentence, or the path of an image.
 
@@ -53,24 +63,32 @@ def search_command(
     hits = model.search(asked, count, where=_condition(where), **options)
     if hits.unknown:
         click.echo(f"words that the model does not know: {', '.join(hits.unknown)}", err=True)
-    if hits and not hits.found:
+    if as_json:
+        found = [hit._asdict() | {"path": hit.path and str(hit.path)} for hit in hits]
+        answer = {"query": query, "found": hits.found, "unknown": hits.unknown, "results": found}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+    elif hits and not hits.found:
         click.echo("nothing like it in this collection; these are the closest images")
     shown, moved = [], []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
-        click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {hit.path or hit.image_id}{caption}")
+        if not as_json:
+            click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {hit.path or hit.image_id}{caption}")
         if hit.path is not None and not hit.path.is_file():
             moved.append(hit.path)
         elif hit.path is not None:
+            if copy_to is not None:
+                copy_to.mkdir(parents=True, exist_ok=True)
+                shutil.copy(hit.path, copy_to / f"{number:03}_{hit.path.name}")
             shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.image_id).name}"))
     if moved:
         names = ", ".join(map(str, moved))
         click.echo(f"not where they were, so not on the sheet: {names}; run 'bifocal index' or 'train' again", err=True)
-    if shown:
+    if shown and (picture or not as_json):
         target = picture or folder / "search.png"
         contact_sheet(query, shown).save(target)
-        click.echo(f"-> {target}")
+        click.echo(f"-> {target}", err=as_json)
 
 
 def _sentence_or_image(query: str) -> str | Path:

@@ -1,5 +1,6 @@
 """``bifocal search`` on the demo's collection: probabilities, and queries that find nothing."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -68,3 +69,14 @@ def test_a_search_imports_no_large_package(run: Path) -> None:
         [sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False
     )
     assert process.returncode == 0, process.stderr
+
+
+def test_results_as_json_and_copies(run: Path, command: Command, tmp_path: Path) -> None:
+    result = command("search", "a red star", "--run", run, "-k", 2, "--json", "--copy-to", tmp_path / "found")
+    answer = json.loads(result.stdout)
+    assert (answer["query"], answer["found"], answer["unknown"]) == ("a red star", True, [])
+    paths = [Path(hit["path"]) for hit in answer["results"]]
+    assert [hit["score"] for hit in answer["results"]] == sorted((h["score"] for h in answer["results"]), reverse=True)
+    copies = sorted((tmp_path / "found").iterdir())
+    assert [copy.name for copy in copies] == [f"{n:03}_{path.name}" for n, path in enumerate(paths, start=1)]
+    assert copies[0].read_bytes() == paths[0].read_bytes()

@@ -86,6 +86,14 @@ WRONG = {
     ("search", "a star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such file or directory",
     ("where", "RUN/images/00000.jpg", "star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such "
     "file or directory",
+    (
+        "search",
+        "a star",
+        "--run",
+        "RUN",
+        "--picture",
+        "DIR/x.xyz",
+    ): "Invalid value for '--picture': DIR/x.xyz: expected a name that ends in .png, .jpg, .jpeg, .webp",
     ("search", "zebra", "--run", "RUN"): "the model knows none of the words of 'zebra': use words of its captions",
     ("search", "\U0001f600", "--run", "RUN"): "the model knows none of the words of '\U0001f600': use words of its "
     "captions",
