@@ -46,7 +46,7 @@ def test_scenes_give_an_artifact_that_can_be_moved(tmp_path):
 
 def test_too_many_broken_images_name_the_setting(tmp_path, capsys):
     photos = tmp_path / "photos"
-    Scenes(train=4, val=0, test=0, size=32).read(photos)
+    Scenes(train=4, val=0, test=0, size=64).read(photos)
     for number, image in enumerate(sorted(photos.rglob("*.jpg"))):
         image.with_suffix(".txt").write_text("a red star")
         image.write_bytes(image.read_bytes() if number else b"broken")
