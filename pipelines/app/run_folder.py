@@ -34,17 +34,11 @@ class FolderOrAddress(click.Path):
         return value if is_address(value) else str(super().convert(value, param, ctx))
 
 
-class PictureFile(click.Path):
-    """A file to write a picture to, by a suffix that Pillow knows."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, dir_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        if Path(value).suffix.lower() not in PICTURES:
-            self.fail(f"{value}: expected a name that ends in {', '.join(PICTURES)}", param, ctx)
-        return super().convert(value, param, ctx)
+def check_picture(context: click.Context, option: click.Parameter, file: Path | None) -> Path | None:
+    """Return a file to write a picture to, if Pillow knows its suffix."""
+    if file is not None and file.suffix.lower() not in PICTURES:
+        raise click.BadParameter(f"{file}: expected a name that ends in {', '.join(PICTURES)}")
+    return file
 
 
 def latest_run(folder: Path | None) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
-from pipelines.app.run_folder import ARTIFACTS, PictureFile, latest_run, run_option
+from pipelines.app.run_folder import ARTIFACTS, check_picture, latest_run, run_option
 
 
 @click.command()
@@ -28,7 +28,8 @@ from pipelines.app.run_folder import ARTIFACTS, PictureFile, latest_run, run_opt
 @click.option("--group", help="Metadata column: show one result of each of its values.")
 @click.option(
     "--picture",
-    type=PictureFile(),
+    type=click.Path(path_type=Path),
+    callback=check_picture,
     help="File of the sheet of images; by default search.png in the run folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, and write a sheet only by --picture.")

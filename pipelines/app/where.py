@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bifocal.serving.pointing import ACCURATE, Pointer, PointingHead
-from pipelines.app.run_folder import PictureFile, latest_run, run_option
+from pipelines.app.run_folder import check_picture, latest_run, run_option
 
 if TYPE_CHECKING:
     from bifocal.search.trained_model import Location
@@ -28,7 +28,8 @@ LIKELY = 0.5
 @click.option("--accurate", is_flag=True, help="Sum three sizes of the image: four times slower.")
 @click.option(
     "--picture",
-    type=PictureFile(),
+    type=click.Path(path_type=Path),
+    callback=check_picture,
     help="File of the picture; by default where.png in the run folder, or here without a run.",
 )
 def where_command(
