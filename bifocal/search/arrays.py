@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 
@@ -14,6 +15,11 @@ def save_array(file: Path, array: NDArray[Any]) -> None:
     """
     with file.open("wb") as opened:
         np.save(_Writer(opened), array)
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; ``combine_chunks`` copies a column that has one chunk already."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 class _Writer:

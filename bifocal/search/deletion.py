@@ -29,9 +29,10 @@ from bifocal.search.collection.sources import UNPACKED
 from bifocal.search.collection.stat_cache import STATES, stored_states
 from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.files import read_index, without_values, write_vectors
-from bifocal.search.index.format import APPROXIMATE, BIAS, REMOVED
+from bifocal.search.index.format import APPROXIMATE, BIAS, KEYWORDS, REMOVED
 from bifocal.search.index.format import ITEMS as INDEX_ITEMS
 from bifocal.search.index.format import VECTORS as INDEX_VECTORS
+from bifocal.search.keywords import Keywords
 
 
 def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[str]) -> Description:
@@ -79,6 +80,8 @@ def delete_from_index(change: Change, directory: Path, item_ids: Sequence[str]) 
         change.write(directory / BIAS, partial(save_array, array=bias))
     table = without_values(index.items, removed)
     change.write(directory / INDEX_ITEMS, partial(pq.write_table, table))
+    if (directory / KEYWORDS).is_file():
+        change.write(directory / KEYWORDS, Keywords.of(table).write)
     return float(removed.mean())
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bifocal.search.arrays import one_chunk
+
 
 class ItemIds(Sequence[str]):
     """The ids of N rows; an id is found by its hash, in 16 bytes per row where a dictionary takes about 200.
@@ -25,9 +27,7 @@ class ItemIds(Sequence[str]):
     def __init__(
         self, column: pa.ChunkedArray, removed: NDArray[np.bool_] | None = None, known: "ItemIds | None" = None
     ) -> None:
-        # Arrow copies the ids, also where there is nothing to combine.
-        self._ids = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        self._removed = np.zeros(len(column), bool) if removed is None else removed
+        self._ids, self._removed = one_chunk(column), np.zeros(len(column), bool) if removed is None else removed
         if known is None:
             hashes = np.fromiter(map(hash, self._ids.to_pylist()), np.int64, len(column))
             rows = np.argsort(hashes, kind="stable")

@@ -1,7 +1,9 @@
 """Search by keywords in captions and metadata, and its fusion with the search by vectors."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bifocal.search.arrays import one_chunk
 from bifocal.search.filters import PREFIX
 
 RANK_CONSTANT = 60
@@ -28,34 +31,64 @@ class Keywords:
 
     The weight of a word in an item is idf tf / (tf + k1 (1 - b + b length / mean length)), and its idf is
     log(1 + (N - n + 0.5) / (n + 0.5)) for n items with the word, as in Lucene.
+
+    Args:
+        table: words in ascending order, with the items of each and the word's weights in them, see ``of``.
+        count: N.
     """
 
-    def __init__(self, items: pa.Table) -> None:
-        words, rows, self._count = [], [], len(items)
-        for start in range(0, self._count, BATCH):
+    def __init__(self, table: pa.Table, count: int) -> None:
+        self._table, self._count = table, count
+        words, items, weights = (one_chunk(table[name]) for name in ("word", "items", "weights"))
+        self._words: pa.Array = words
+        self._starts: NDArray[Any] = np.from_dlpack(items.offsets)
+        self._items: NDArray[Any] = np.from_dlpack(items.values)
+        self._weights: NDArray[Any] = np.from_dlpack(weights.values)
+
+    @classmethod
+    def of(cls, items: pa.Table) -> "Keywords":
+        """Return the keywords of the captions and texts of items."""
+        words, rows, count = [], [], len(items)
+        for start in range(0, count, BATCH):
             some, row = _words(_texts(items.slice(start, BATCH)))
             words.append(some)
             rows.append(row + start)
         encoded = pa.chunked_array(words, pa.string()).dictionary_encode().combine_chunks()
-        known, item = encoded.dictionary.to_pylist(), np.concatenate([np.zeros(0, np.int64), *rows])
-        lengths = np.bincount(item, minlength=self._count)
-        codes: NDArray[Any] = np.from_dlpack(encoded.indices)
-        pairs, frequency = np.unique(codes.astype(np.int64) * self._count + item, return_counts=True)
-        code, item = np.divmod(pairs, max(self._count, 1))
-        self._codes = {word: code for code, word in enumerate(known)}
-        self._starts = np.searchsorted(code, np.arange(len(known) + 1))
-        found = np.diff(self._starts)
-        idf = np.log(1 + (self._count - found + 0.5) / (found + 0.5))
+        item = np.concatenate([np.zeros(0, np.int64), *rows])
+        lengths = np.bincount(item, minlength=count)
+        order: NDArray[Any] = np.from_dlpack(pc.sort_indices(encoded.dictionary))
+        codes = np.argsort(order)[np.from_dlpack(encoded.indices)]
+        pairs, frequency = np.unique(codes * count + item, return_counts=True)
+        code, item = np.divmod(pairs, max(count, 1))
+        starts = np.searchsorted(code, np.arange(len(order) + 1))
+        found = np.diff(starts)
+        idf = np.log(1 + (count - found + 0.5) / (found + 0.5))
         norm = K1 * (1 - B + B * lengths[item] / lengths.mean()) if len(item) else np.zeros(0)
-        self._items = item.astype(np.int32)
-        self._weights = (np.repeat(idf, found) * frequency / (frequency + norm)).astype(np.float32)
+        weights = np.repeat(idf, found) * frequency / (frequency + norm)
+        columns = {
+            "word": encoded.dictionary.take(pa.array(order)),
+            "items": pa.LargeListArray.from_arrays(starts, item.astype(np.int32)),
+            "weights": pa.LargeListArray.from_arrays(starts, weights.astype(np.float32)),
+        }
+        return cls(pa.table(columns), count)
+
+    @classmethod
+    def open(cls, file: Path, count: int) -> "Keywords":
+        """Map the file of ``write`` for N items."""
+        return cls(pa.ipc.open_file(pa.memory_map(str(file))).read_all(), count)
+
+    def write(self, file: Path) -> None:
+        """Write the words with their items to a file of Arrow."""
+        with pa.ipc.new_file(str(file), self._table.schema) as writer:
+            writer.write_table(self._table)
 
     def search(self, query: str, count: int, allowed: NDArray[Any] | None = None) -> NDArray[np.int64]:
         """Return at most ``count`` rows that share a word with a query, best first; equal scores by their row."""
         scores = np.zeros(self._count, dtype=np.float32)
         # Arrow compiles its expression in every call, which takes a millisecond.
         for word in re.findall(r"\w+", pc.utf8_lower(query).as_py()):
-            if (code := self._codes.get(word)) is not None:
+            code = bisect_left(range(len(self._words)), word, key=lambda row: self._words[row].as_py())
+            if code < len(self._words) and self._words[code].as_py() == word:
                 span = slice(self._starts[code], self._starts[code + 1])
                 scores[self._items[span]] += self._weights[span]  # an item has a word once
         rows = np.flatnonzero(scores > 0 if allowed is None else (scores > 0) & allowed)

@@ -52,7 +52,6 @@ class Search:
         localizer: HeatmapModel | None = None,
     ) -> None:
         self.index, self.model, self.collection, self.localizer = index, model, collection, localizer
-        self._keywords: Keywords | None = None
         self._lock = threading.Lock()
         self._collection_rows: Array | None = None
         has_regions = collection is not None and collection.description.region_dimension is not None
@@ -215,8 +214,8 @@ class Search:
     def _fused(self, query: Query, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""
         with self._lock:  # two first searches build it once
-            self._keywords = self._keywords or Keywords(self.index.items)
-        by_words = self._keywords.search(str(query.sentence), FUSED, allowed)
+            self.index.keywords = self.index.keywords or Keywords.of(self.index.items)
+        by_words = self.index.keywords.search(str(query.sentence), FUSED, allowed)
         if not query.vector.any():  # a bag of words of which the model knows none
             fused = fuse([by_words.tolist()])
             return Ranking(by_words[:count], np.array(list(fused.values())[:count]))

@@ -1,5 +1,6 @@
 """Write and read the files of an index."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import read_table
 from bifocal.search.index.approximate import ApproximateIndex
-from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
+from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, KEYWORDS, REMOVED, VECTORS, IndexDescription
+from bifocal.search.keywords import Keywords, has_texts
 from bifocal.search.vectors import FileVectors
 
 Array = NDArray[Any]
@@ -31,11 +33,15 @@ class IndexParts(NamedTuple):
     approximate: ApproximateIndex | None
     removed: Array
     calibration: Calibration | None
+    keywords: Keywords | None = None
 
 
 def write_index(index: IndexParts, directory: Path) -> None:
     """Write the files of an index to an existing directory, ``index.json`` last; only the ids of removed items stay."""
-    pq.write_table(without_values(index.items, index.removed), directory / ITEMS)
+    items = without_values(index.items, index.removed)
+    pq.write_table(items, directory / ITEMS)
+    if has_texts(items):
+        Keywords.of(items).write(directory / KEYWORDS)
     write_vectors(index.vectors, index.removed, directory / VECTORS)
     if index.bias is not None:
         save_array(directory / BIAS, index.bias)
@@ -65,11 +71,11 @@ def write_vectors(vectors: Any, removed: Array, file: Path) -> None:
 
 
 def read_index(directory: Path, model: str | None, collection: Collection | None = None) -> IndexParts:
-    """Read an index; its vectors and the index of faiss are memory-mapped. See ``SearchIndex.open``."""
+    """Read an index; its vectors, keywords and index of faiss are memory-mapped. See ``SearchIndex.open``."""
     description = IndexDescription.read(directory)
     if model is not None:
         description.check_model(model)
-    shape = (description.count, description.dimension)
+    count, shape = description.count, (description.count, description.dimension)
     parts = IndexParts(
         _read_items(directory / ITEMS, collection),
         read_whole(directory / VECTORS, lambda file: FileVectors(file, shape)),
@@ -78,10 +84,13 @@ def read_index(directory: Path, model: str | None, collection: Collection | None
         None if description.factory is None else read_whole(directory / APPROXIMATE, ApproximateIndex.open),
         read_whole(directory / REMOVED, np.load),
         Calibration.read(directory),
+        read_whole(directory / KEYWORDS, partial(Keywords.open, count=count))
+        if (directory / KEYWORDS).is_file()
+        else None,
     )
     for file, part in ((ITEMS, parts.items), (BIAS, parts.bias), (REMOVED, parts.removed)):
-        if part is not None and len(part) != description.count:
-            raise ValueError(f"{directory / file} has {len(part)} rows, expected {description.count}: copy it again")
+        if part is not None and len(part) != count:
+            raise ValueError(f"{directory / file} has {len(part)} rows, expected {count}: copy it again")
     return parts
 
 

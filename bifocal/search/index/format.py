@@ -11,7 +11,7 @@ from bifocal.durable import write_text
 from bifocal.search.collection.format import ModelIdentity
 
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
-BIAS, REMOVED, APPROXIMATE = "bias.npy", "removed.npy", "index.faiss"
+BIAS, REMOVED, APPROXIMATE, KEYWORDS = "bias.npy", "removed.npy", "index.faiss", "keywords.arrow"
 SCHEMA_VERSION = 1
 
 

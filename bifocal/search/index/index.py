@@ -18,6 +18,7 @@ from bifocal.search.index.exact import mapped, nearest_rows, rank
 from bifocal.search.index.files import IndexParts, read_index, write_index
 from bifocal.search.index.format import IndexDescription
 from bifocal.search.item_ids import ItemIds
+from bifocal.search.keywords import Keywords
 from bifocal.search.vectors import Vectors, unit_vectors
 
 Array = NDArray[Any]
@@ -38,6 +39,7 @@ class SearchIndex:
         approximate: index of faiss over the vectors; None for exact search.
         removed: (N,) bool, True for removed items, which no search returns; None for none.
         calibration: gives each result its probability; None for none.
+        keywords: of the items, for the mode "hybrid"; None to build them in the first search.
         known: the ids of the items, if a collection has sorted them already.
 
     Raises:
@@ -53,11 +55,12 @@ class SearchIndex:
         approximate: ApproximateIndex | None = None,
         removed: Array | None = None,
         calibration: Calibration | None = None,
+        keywords: Keywords | None = None,
         known: ItemIds | None = None,
     ) -> None:
         count = len(items)
         self.items, self.vectors, self.bias, self.approximate = items, vectors, bias, approximate
-        self.calibration = calibration
+        self.calibration, self.keywords = calibration, keywords
         self.removed = np.zeros(count, dtype=bool) if removed is None else removed
         self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
         self.ids = ItemIds(items["item_id"], self.removed, known)
@@ -226,8 +229,9 @@ class SearchIndex:
 
     def _parts(self) -> IndexParts:
         return IndexParts(
-            self.items, self.vectors, self.bias, self.description, self.approximate, self.removed, self.calibration
-        )
+            self.items, self.vectors, self.bias, self.description, self.approximate, self.removed, self.calibration,
+            self.keywords,
+        )  # fmt: skip
 
     def write(self, directory: Path) -> None:
         """Write the files of the index to an existing directory; ``index.json`` is the last one."""
@@ -235,7 +239,7 @@ class SearchIndex:
 
     @classmethod
     def open(cls, directory: Path, model: str | None = None, collection: Collection | None = None) -> "SearchIndex":
-        """Open an index; its vectors and the index of faiss are memory-mapped.
+        """Open an index; its vectors, keywords and index of faiss are memory-mapped.
 
         Args:
             model: SHA-256 of the model that computes the queries, see ``bifocal.serving.identity.model_hash``; None to

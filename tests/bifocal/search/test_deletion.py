@@ -127,6 +127,8 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
     queries = np.random.default_rng(2).normal(size=(20, D))
     build_index(exact, IndexSettings(factory, recall=0.9), queries).write(tmp_path)
     opened = SearchIndex.open(tmp_path)  # a process that still has the former files
+    assert opened.keywords is not None
+    assert opened.keywords.search("0003", 5).tolist() == [3]
     secrets = [vectors[row].tobytes() for row in GONE] + [bias[row].tobytes() for row in GONE]
     if "PCA" not in factory and factory != "exact":
         secrets += [vectors[row].astype(np.float32).tobytes() for row in GONE]
@@ -136,6 +138,8 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
         assert found_in(tmp_path, content) == []
     assert Search(opened).batch(vectors[[3]], 1)[0][0].item_id == NAMES[3]
     after = SearchIndex.open(tmp_path)
+    assert after.keywords is not None
+    assert [after.keywords.search(f"{row:04d}", 5).tolist() for row in (*GONE, 0)] == [[], [], [], [], [0]]
     hits = Search(after).batch(vectors[:60], 1)
     live = [row for row in range(60) if row not in GONE]
     assert np.mean([hits[row][0].item_id == NAMES[row] for row in live]) > 0.9

@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +23,14 @@ ITEMS = pa.table(
 
 
 def test_keywords_rank_by_words_of_captions_and_texts() -> None:
-    searched = Keywords(ITEMS)
+    searched = Keywords.of(ITEMS)
     assert searched.search("HARBOR", 5).tolist() == [3]
     assert searched.search("a dog", 5).tolist()[0] in (0, 1)
     assert set(searched.search("dog oslo", 5).tolist()) == {0, 1, 3}
     assert searched.search("dog oslo", 1).tolist() == [1]  # the only one with both words
     assert searched.search("dog", 5, np.arange(5) == 0).tolist() == [0]
     assert searched.search("zebra", 5).tolist() == []
-    assert Keywords(ITEMS.select(["item_id"])).search("dog", 5).tolist() == []
+    assert Keywords.of(ITEMS.select(["item_id"])).search("dog", 5).tolist() == []
 
 
 TEXTS = ["a Dog a dog", "snow, dog_1 & Élan", "a a a snow", "", "été élan DOG", "a 2024 snow dog dog"] * 3
@@ -48,15 +49,17 @@ def bm25(texts: list[str], query: str, row: int) -> float:
 
 
 @pytest.mark.parametrize("query", ["DOG", "a snow dog", "élan 2024", "a a dog_1", "nothing"])
-def test_keywords_sort_by_the_equation(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keywords_sort_by_the_equation(query: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(keywords, "BATCH", 4)
     monkeypatch.setattr(keywords, "SAMPLED", 1)
     scores = [bm25(TEXTS, query, row) for row in range(len(TEXTS))]
     expected = sorted((row for row in range(len(TEXTS)) if scores[row]), key=lambda row: (-round(scores[row], 6), row))
-    searched = Keywords(
+    searched = Keywords.of(
         pa.table({"item_id": list(map(str, range(len(TEXTS)))), "captions": [[text] for text in TEXTS]})
     )
     assert searched.search(query, 100).tolist() == expected
+    searched.write(tmp_path / "keywords.arrow")
+    searched = Keywords.open(tmp_path / "keywords.arrow", len(TEXTS))
     assert searched.search(query, 4).tolist() == expected[:4]
     allowed = np.arange(len(TEXTS)) % 2 == 0
     assert searched.search(query, 4, allowed).tolist() == [row for row in expected if allowed[row]][:4]

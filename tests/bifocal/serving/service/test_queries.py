@@ -45,7 +45,7 @@ def test_words_and_vectors_are_fused_by_their_ranks(client: TestClient, run_fold
     collection = Collection.open(run_folder / COLLECTION)
     sentence = "even star"  # a word of the metadata, and one of the captions
     by_vector = [hit["id"] for start in (0, 100, 200) for hit in search(client, text=sentence, k=100, offset=start)]
-    by_words = [collection.ids[row] for row in Keywords(collection.items).search(sentence, 1000)]
+    by_words = [collection.ids[row] for row in Keywords.of(collection.items).search(sentence, 1000)]
     sums = {item: 1 / (61 + rank) for rank, item in enumerate(by_vector)}
     for rank, item in enumerate(by_words):
         sums[item] += 1 / (61 + rank)
