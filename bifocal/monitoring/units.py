@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import META
-from bifocal.search.collection.origins import DATE, FOLDER
+from bifocal.search.collection.format import DATE, FOLDER, META
 
 Labels = NDArray[np.int64]
 ALBUM = "album"

@@ -41,8 +41,8 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.datasets.remote_files import is_address
     from bifocal.durable import write_text
     from bifocal.inspection import inspect_dataset, inspection_page
-    from bifocal.inspection.languages import caption_languages
     from bifocal.report.html import render
+    from bifocal.text.languages import caption_languages
     from pipelines.app.findings import findings_tables
     from pipelines.app.training.captions import check_count
 

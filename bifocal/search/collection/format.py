@@ -20,6 +20,8 @@ DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.par
 VECTORS, REGIONS = "vectors", "regions"
 META = "meta."
 """Prefix of the columns that hold the user's own values of an item."""
+FOLDER, DATE = "folder", "date"
+"""Values of image files that a collection has without the user, see ``bifocal.search.collection.origins``."""
 NOWHERE = -1
 """Shard and row of a deleted item, which has no vector."""
 

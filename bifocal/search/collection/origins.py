@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from bifocal.datasets.image_header import open_header
 from bifocal.datasets.remote_files import is_address
-from bifocal.search.collection.format import META
+from bifocal.search.collection.format import DATE, FOLDER, META
 from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.update import CollectionUpdate
 
-FOLDER, DATE = "folder", "date"
 TIME = pa.timestamp("ms")  # Parquet has no seconds
 EXIF, TAKEN, CHANGED = 0x8769, 0x9003, 0x0132
 """EXIF tags: the table of photographs, the time of the photograph in it, and the time of the last change."""

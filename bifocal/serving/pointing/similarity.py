@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
-from snowballstemmer import stemmer
 
 from bifocal.damage import read_json
 from bifocal.serving.sessions import Array, open_session, run_graph
@@ -62,6 +61,8 @@ class WordSimilarity:
     """
 
     def __init__(self, directory: Path) -> None:
+        from snowballstemmer import stemmer  # imported here: it imports all languages, which takes 0.2 seconds
+
         content = read_json(directory / CLASSES)
         self._stem = stemmer("english").stemWord
         self.synonyms = [[self._words(name) for name in synonyms] for synonyms in content["names"]]
