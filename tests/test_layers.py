@@ -62,6 +62,10 @@ assert not {"torch", "mlflow", "boto3"} & set(sys.modules)
 SERVER = """
 import sys
 sys.modules["torch"] = None
+import bifocal.serving.service.app
+import bifocal.serving.service.live.sources
+# Each takes half a second of the start.
+assert not {"pandas", "snowballstemmer", "mlflow"} & set(sys.modules)
 import bifocal.serving.pyfunc
 """
 

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from bifocal.registry import build
-from components.catalog import configurable_components
-from runtime import parameters
-from runtime.parameters import ParameterError
 
 SOURCE = """
 class OwnLoss:
@@ -44,12 +41,3 @@ def test_a_class_of_any_module_is_a_part(module: str) -> None:
 def test_a_wrong_name_gets_one_sentence(module: str, ref: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build("bifocal.losses", ref)
-
-
-def test_a_recipe_names_a_class_of_any_module(module: str) -> None:
-    root = Path(__file__).parents[2]
-    values = parameters.load(root / "params.yaml", settings=[f"train_embedding.phases.0.loss={module}:OwnLoss"])
-    parameters.validate(values, configurable_components().values())
-    wrong = parameters.with_settings(values, [f"train_embedding.phases.0.loss={module}:OtherLoss"])
-    with pytest.raises(ParameterError, match=r"train_embedding\.phases\.0\.loss: module own_parts has no class"):
-        parameters.validate(wrong, configurable_components().values())

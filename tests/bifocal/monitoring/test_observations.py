@@ -13,23 +13,22 @@ from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.serving.text import SentenceReader
 from bifocal.text.vocabulary import Vocabulary
-from pipelines.app.demo_folder import unpack
+from tests.bifocal.small_collection import write_collection
 
 
 @pytest.mark.parametrize("queries", [["a red star", "zebra", "red zebra"], ["zebra"]])
 def test_a_query_without_a_known_word_is_counted_and_not_embedded(tmp_path: Path, queries: list[str]) -> None:
     """The review of commit 097c66e: one such query of a model on bags of words ended the monitoring."""
-    demo = unpack(tmp_path / "demo")
+    collection = write_collection(tmp_path / "collection", ["star", "sea", "wood"])
     Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
 
     def embed_sentences(sentences: list[str]) -> np.ndarray:
-        known = np.array([[sentence != "zebra"] for sentence in sentences])
-        return np.where(known, demo.encode_text(sentences), np.float32(0))
+        return np.array([[float(sentence != "zebra"), 0] for sentence in sentences], np.float32)
 
     model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path), embed_sentences=embed_sentences)
-    index = index_of_collection(demo.collection, None)
+    index = index_of_collection(collection, None)
     index.calibration = Calibration(-6.0, 8.0, 6.0, 0.5, 0.0, 0.05, 0.9, 100)
-    seen = Observer(model, demo.collection, index).observe(Arrivals([], {}), queries, None, 10, 10)
+    seen = Observer(model, collection, index).observe(Arrivals([], {}), queries, None, 10, 10)
     assert len(seen.queries) == len(queries) - 1
     assert seen.unknown_words is not None
     assert seen.unknown_words.total == len(queries)

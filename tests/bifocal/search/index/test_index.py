@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import Description, ModelIdentity
-from bifocal.search.collection.writer import CollectionWriter, Item
+from bifocal.search.collection.format import ModelIdentity
 from bifocal.search.filters import matching_rows
 from bifocal.search.index import exact
 from bifocal.search.index.format import IndexDescription
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.vectors import FileVectors
+from tests.bifocal.small_collection import write_collection
 
 
 def example(items: int = 50, dimension: int = 8, seed: int = 0) -> tuple[SearchIndex, NDArray[np.float64]]:
@@ -104,14 +103,6 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text(json.dumps(content | {"schema_version": 99}))
     with pytest.raises(ValueError, match="has schema version 99, expected 1"):
         SearchIndex.open(tmp_path)
-
-
-def write_collection(folder: Path, names: list[str]) -> Collection:
-    writer = CollectionWriter(folder, Description(ModelIdentity("mine", None, "ab" * 32), "images", 2, None))
-    for row, name in enumerate(names):
-        writer.add(Item(name, f"{name}.jpg", f"{row:064x}", 8, 8), np.array([np.cos(row), np.sin(row)], np.float16))
-    writer.finish({name: [f"a {name}"] for name in names}, pa.table({"item_id": names, "year": range(len(names))}))
-    return Collection.open(folder)
 
 
 def address(table: pa.Table) -> int:
