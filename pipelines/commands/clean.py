@@ -12,11 +12,11 @@ from pipelines.commands import options
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="By default retention.yaml.")
 @click.option("--delete", is_flag=True, help="Delete; without it, nothing is changed.")
 def clean(overlays: tuple[Path, ...], policy_file: Path | None, delete: bool) -> None:
-    """List releases, artifacts and checkpoints that nothing needs any more; with --delete, delete them.
+    """List models, releases, artifacts and checkpoints that nothing needs any more; with --delete, delete them.
 
-    Needed are the releases of versions with an alias and of the newest versions, the artifacts they were made of, the
-    newest artifacts of each name, and all that changed in the last days, by pipelines/policies/retention.yaml. A
-    release is deleted some days after a call with --delete first found it unneeded.
+    Needed are models and releases of versions with an alias and of the newest versions, the artifacts they were made
+    of, the newest artifacts of each name, and all that changed in the last days, by pipelines/policies/retention.yaml.
+    Models and releases are deleted some days after a call with --delete first found them unneeded; versions stay.
     """
     from components.cluster.clean.run import run
     from components.cluster.clean.spec import CleanParams

@@ -21,22 +21,28 @@ ONNX_TAG = "hash.onnx"
 EVALUATION_TAG = "hash.metrics"
 RELEASE_TAG = "release"
 """Tag of a version with the hash of its release, see ``runtime.mlflow.releases``."""
+DELETED_TAG = "model.deleted"
+"""Tag of a version with the time at which ``python -m pipelines clean`` deleted its model."""
 
 
 def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str) -> int | None:
-    """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation; None without one."""
+    """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation; None without one, or
+    if its model was deleted.
+    """
     with mlflow_errors_as_oserror():
         client = connect()
         equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
         versions = client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
-        if not versions:
+        if not versions or DELETED_TAG in versions[0].tags:
             return None
         (version,) = versions
         if version.tags.get(EVALUATION_TAG) != evaluation_hash:
             client.log_artifacts(str(version.run_id), str(evaluation), EVALUATION_DIR)
             client.set_model_version_tag(model, version.version, EVALUATION_TAG, evaluation_hash)
         client.set_registered_model_alias(model, alias, version.version)
-        return int(version.version)
+        # A call of 'clean' that deletes this model sets the tag before it reads the aliases.
+        deleted = DELETED_TAG in client.get_model_version(model, version.version).tags
+        return None if deleted else int(version.version)
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,18 @@ class Version:
     number: int
     run_id: str
 
+    def check(self) -> None:
+        """Raise ``FileNotFoundError`` if its model was deleted."""
+        deleted = version_tags(self).get(DELETED_TAG)
+        if deleted is not None:
+            raise FileNotFoundError(
+                f"the model of version {self.number} of {self.model} was deleted by 'python -m pipelines clean' on "
+                f"{deleted[:10]}: choose another version, or train and register it again"
+            )
+
     def download(self, folder: Path) -> tuple[Path, Path]:
         """Download below ``folder``; return the directories of the model and of its evaluation."""
-        connect()
+        self.check()
         model = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{self.model}/{self.number}", dst_path=str(folder / "model")
         )
@@ -61,7 +76,7 @@ class Version:
     def download_graphs(self, folder: Path) -> Path:
         """Download the model to ``folder``; return the directory of its ONNX graphs."""
         with mlflow_errors_as_oserror():
-            connect()
+            self.check()
             uri = f"models:/{self.model}/{self.number}"
             model = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
             return model / str(Model.load(model).flavors["python_function"]["data"])
@@ -69,6 +84,7 @@ class Version:
     def graph_files(self, folder: Path) -> dict[str, str]:
         """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest only."""
         with mlflow_errors_as_oserror():
+            self.check()
             tag = connect().get_model_version(self.model, str(self.number)).tags.get(ONNX_TAG)
             uri = f"models:/{self.model}/{self.number}"
             description = mlflow.artifacts.download_artifacts(f"{uri}/{MLMODEL_FILE_NAME}", dst_path=str(folder))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from bifocal.progress import log_line
 from components.cluster.clean.spec import CleanParams
-from runtime.mlflow.releases.retention import delete_former_releases, former_releases, lineage
+from runtime.mlflow.releases.retention import delete_former_files, former_files, lineage
 from runtime.retention import artifact_units, checkpoint_units, delete_unit, unneeded
 
 
@@ -16,15 +16,14 @@ def run(params: CleanParams) -> dict[str, float]:
     if params.model is not None:
         newest, days = policy.releases.versions, policy.releases.days
         needed = lineage(params.model, newest)
-        former = [(release, release.size()) for release in former_releases(params.model, newest)]
+        former = [(files, files.size()) for files in former_files(params.model, newest)]
         if params.delete:
-            delete_former_releases(params.model, newest, now, days)
-        for release, size in former:
-            due = release.is_due(now, days)
-            since = "now" if release.since is None else f"{release.since:%Y-%m-%d}"
+            delete_former_files(params.model, newest, now, days)
+        for files, size in former:
+            due = files.is_due(now, days)
+            since = "now" if files.since is None else f"{files.since:%Y-%m-%d}"
             found[act if due else "listed"] += size
-            name = f"release {release.digest[:12]} of version {release.version.number}"
-            log_line(f"{act if due else 'later'}: {name}, {_megabytes(size)}, unneeded since {since}")
+            log_line(f"{act if due else 'later'}: {files}, {_megabytes(size)}, unneeded since {since}")
     units = [unit for address in params.artifacts for unit in artifact_units(address)]
     old = unneeded(units, needed, now, policy.artifacts.days, policy.artifacts.newest)
     checkpoints = [unit for address in params.checkpoints for unit in checkpoint_units(address)]

@@ -10,10 +10,10 @@ Days = Annotated[int, Field(ge=1, description="days without need or change")]
 
 
 class ReleasePolicy(StrictModel):
-    """Former releases of the registered model."""
+    """Former releases of the registered model, and models of its former versions."""
 
     days: Days
-    versions: int = Field(ge=1, description="newest versions that keep their release and the artifacts of their run")
+    versions: int = Field(ge=1, description="newest versions that keep their model, release and artifacts")
 
 
 class ArtifactPolicy(StrictModel):
@@ -49,7 +49,7 @@ class CleanParams(Params):
 
 COMPONENT = ClusterStep(
     name="clean",
-    summary="List, or delete, releases, artifacts and checkpoints that nothing needs.",
+    summary="List, or delete, models, releases, artifacts and checkpoints that nothing needs.",
     params=CleanParams,
     outputs=(),
     side_effects=True,

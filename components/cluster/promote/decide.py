@@ -43,6 +43,7 @@ def promote(
             raise ValueError(
                 f"no version of {policy.model} has the alias {policy.candidate!r}: run register_model first"
             )
+        candidate.check()
         champion = get_version(policy.model, policy.champion)
         if champion == candidate:
             reason = f"version {candidate.number} already is the champion"

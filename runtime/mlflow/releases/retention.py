@@ -1,4 +1,4 @@
-"""Former releases of a registered model, which no alias needs any more."""
+"""Former releases of a registered model, and models of its former versions, which no alias needs any more."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -6,114 +6,163 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 import mlflow
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.promotion.aliases import alias_lock
 from runtime.mlflow.promotion.lock import check_lock
-from runtime.mlflow.registry import RELEASE_TAG, Version, registered_versions
+from runtime.mlflow.registry import DELETED_TAG, ONNX_TAG, RELEASE_TAG, Version, registered_versions
 from runtime.mlflow.releases.release import DESCRIPTION
 from runtime.mlflow.releases.store import FOLDER, LOCK_TIMEOUT
 
-UNNEEDED = "release.unneeded."
-"""Tag of a version with the time at which a release of it was first found unneeded."""
+UNNEEDED, MODEL_UNNEEDED = "release.unneeded.", "model.unneeded"
+"""Tags of a version with the time at which a release of it, or its model, was first found unneeded."""
 HASH = "hash."
 
 
 @dataclass(frozen=True)
-class FormerRelease:
-    """A release that no alias needs, since a time; None if it was needed until now."""
+class FormerFiles:
+    """A release, or a model, that no alias needs since a time.
+
+    Attributes:
+        digest: hash of the release; "" for the model.
+        since: None if they were needed until now.
+    """
 
     version: Version
     digest: str
     since: datetime | None
 
+    def __str__(self) -> str:
+        return f"{f'release {self.digest[:12]}' if self.digest else 'model'} of version {self.version.number}"
+
+    @property
+    def tag(self) -> str:
+        """Name of the tag with the time."""
+        return UNNEEDED + self.digest[:16] if self.digest else MODEL_UNNEEDED
+
     def is_due(self, now: datetime, days: int) -> bool:
-        """Whether it has been unneeded for ``days``, so that no service or job still reads it."""
+        """Whether they have been unneeded for ``days``, so that no service or job still reads them."""
         return self.since is not None and self.since <= now - timedelta(days=days)
 
     def size(self) -> int:
-        """Return the bytes of its files."""
+        """Return the bytes of the files."""
         with mlflow_errors_as_oserror():
-            return sum(_sizes(connect(), self.version.run_id, f"{FOLDER}/{self.digest}"))
+            return sum(_sizes(self.repository(), f"{FOLDER}/{self.digest}" if self.digest else None))
+
+    def repository(self) -> ArtifactRepository:
+        """Return the artifacts of the version's run, or the model."""
+        client, version = connect(), self.version
+        if self.digest:
+            return get_artifact_repository(client.get_run(version.run_id).info.artifact_uri)
+        return get_artifact_repository(client.get_model_version_download_uri(version.model, str(version.number)))
 
 
-def former_releases(model: str, newest: int) -> list[FormerRelease]:
-    """Return the releases that are not needed.
+def former_files(model: str, newest: int) -> list[FormerFiles]:
+    """Return the releases and models that are not needed.
 
-    A version needs the release that its tag names if it has an alias, is among the ``newest`` versions, or was accepted
-    and waits for its promotion.
+    A version needs its model, and the release that its tag names, if it has an alias, is among the ``newest`` versions,
+    or was accepted and waits for its promotion. A version of another registered model needs the model of its run.
     """
+    found = []
     with mlflow_errors_as_oserror():
-        client = connect()
-        versions = sorted(registered_versions(model), key=lambda version: -int(version.version))
-        aliases = _aliases(client, model)
-        kept = [
-            version
-            for rank, version in enumerate(versions)
-            if str(version.version) in aliases or rank < newest or version.tags.get("promotion") == "accepted"
-        ]
+        client, (versions, kept) = connect(), _versions(model, newest)
         needed = {(version.run_id, version.tags.get(RELEASE_TAG)) for version in kept}
-        found = []
+        needed |= {(version.run_id, "") for version in kept}
         for version in versions:
-            for entry in client.list_artifacts(str(version.run_id), FOLDER):
-                digest = PurePosixPath(entry.path).name
-                if entry.is_dir and (version.run_id, digest) not in needed:
-                    since = version.tags.get(UNNEEDED + digest[:16])
+            entries = client.list_artifacts(str(version.run_id), FOLDER)
+            digests = [PurePosixPath(entry.path).name for entry in entries if entry.is_dir]
+            for digest in [*digests, ""]:
+                if (version.run_id, digest) not in needed and (digest or _has_own_model(client, version)):
                     former = Version(model, int(version.version), str(version.run_id))
-                    found.append(FormerRelease(former, digest, datetime.fromisoformat(since) if since else None))
+                    since = version.tags.get(FormerFiles(former, digest, None).tag)
+                    found.append(FormerFiles(former, digest, datetime.fromisoformat(since) if since else None))
     return found
 
 
 def lineage(model: str, newest: int) -> set[str]:
-    """Return the hashes of the artifacts that the versions with an alias and the ``newest`` ones were made of."""
+    """Return the hashes of the artifacts that the needed versions were made of."""
     with mlflow_errors_as_oserror():
-        versions = sorted(registered_versions(model), key=lambda version: -int(version.version))
-        aliases = _aliases(connect(), model)
-    kept = [version for rank, version in enumerate(versions) if str(version.version) in aliases or rank < newest]
+        _, kept = _versions(model, newest)
     return {value for version in kept for key, value in version.tags.items() if key.startswith(HASH)}
 
 
-def delete_former_releases(model: str, newest: int, now: datetime, days: int) -> list[FormerRelease]:
-    """Delete the releases that have been unneeded for ``days``, and note the time of the others; return the deleted.
+def delete_former_files(model: str, newest: int, now: datetime, days: int) -> list[FormerFiles]:
+    """Delete the releases and models that have been unneeded for ``days``, and note the time of the others; return the
+    deleted.
 
     The lock of promotions is held: no alias moves meanwhile, and no release is logged again.
     """
     with alias_lock(model, LOCK_TIMEOUT):
-        former, client = former_releases(model, newest), connect()
+        former, client = former_files(model, newest), connect()
         with mlflow_errors_as_oserror():
             _mark(client, model, former, now)
-            due = [release for release in former if release.is_due(now, days)]
-            for release in due:
+            due = [files for files in former if files.is_due(now, days)]
+            for files in due:
                 check_lock(model)
-                _delete(client, release)
+                if files.digest:
+                    _delete_release(client, files)
+                else:
+                    _delete_model(client, files, now)
     return due
 
 
-def _mark(client: mlflow.MlflowClient, model: str, former: Collection[FormerRelease], now: datetime) -> None:
-    """Note when releases were first unneeded; forget it for a release that is needed again."""
-    marks = {(release.version.number, UNNEEDED + release.digest[:16]) for release in former}
+def _versions(model: str, newest: int) -> tuple[list[ModelVersion], list[ModelVersion]]:
+    """Return all versions, and those that are needed."""
+    versions = sorted(registered_versions(model), key=lambda version: -int(version.version))
+    aliases = _aliases(connect(), model)
+    return versions, [
+        version
+        for rank, version in enumerate(versions)
+        if str(version.version) in aliases or rank < newest or version.tags.get("promotion") == "accepted"
+    ]
+
+
+def _has_own_model(client: mlflow.MlflowClient, version: ModelVersion) -> bool:
+    """Whether bifocal registered the version, its model is there, and no other registered model has it too."""
+    # A killed deletion leaves both tags.
+    if ONNX_TAG not in version.tags or (DELETED_TAG in version.tags and MODEL_UNNEEDED not in version.tags):
+        return False
+    same_run = client.search_model_versions(f"run_id = '{version.run_id}'")
+    return all(other.name == version.name for other in same_run)
+
+
+def _mark(client: mlflow.MlflowClient, model: str, former: Collection[FormerFiles], now: datetime) -> None:
+    """Note when files were first unneeded; forget it for files that are needed again."""
+    marks = {(files.version.number, files.tag) for files in former}
     for version in registered_versions(model):
         for tag in version.tags:
-            if tag.startswith(UNNEEDED) and (int(version.version), tag) not in marks:
+            if tag.startswith((UNNEEDED, MODEL_UNNEEDED)) and (int(version.version), tag) not in marks:
                 client.delete_model_version_tag(model, str(version.version), tag)
-    for release in former:
-        if release.since is None:
-            tag = UNNEEDED + release.digest[:16]
-            client.set_model_version_tag(model, str(release.version.number), tag, now.isoformat())
+    for files in former:
+        if files.since is None:
+            client.set_model_version_tag(model, str(files.version.number), files.tag, now.isoformat())
 
 
-def _delete(client: mlflow.MlflowClient, release: FormerRelease) -> None:
+def _delete_release(client: mlflow.MlflowClient, release: FormerFiles) -> None:
     """Delete a release; first the tag and the description, so that a killed deletion leaves no release to load."""
     version, folder = release.version, f"{FOLDER}/{release.digest}"
     tags = client.get_model_version(version.model, str(version.number)).tags
     if tags.get(RELEASE_TAG) == release.digest:
         client.delete_model_version_tag(version.model, str(version.number), RELEASE_TAG)
-    repository = get_artifact_repository(client.get_run(version.run_id).info.artifact_uri)
+    repository = release.repository()
     if any(entry.path == f"{folder}/{DESCRIPTION}" for entry in client.list_artifacts(version.run_id, folder)):
         repository.delete_artifacts(f"{folder}/{DESCRIPTION}")
     repository.delete_artifacts(folder)
-    client.delete_model_version_tag(version.model, str(version.number), UNNEEDED + release.digest[:16])
+    client.delete_model_version_tag(version.model, str(version.number), release.tag)
+
+
+def _delete_model(client: mlflow.MlflowClient, files: FormerFiles, now: datetime) -> None:
+    """Delete a model, unless a registration has moved an alias to its version since; first, tag the version."""
+    model, number = files.version.model, str(files.version.number)
+    client.set_model_version_tag(model, number, DELETED_TAG, now.isoformat())
+    if number in _aliases(client, model):
+        client.delete_model_version_tag(model, number, DELETED_TAG)
+    else:
+        files.repository().delete_artifacts()
+    client.delete_model_version_tag(model, number, files.tag)
 
 
 def _aliases(client: mlflow.MlflowClient, model: str) -> set[str]:
@@ -122,9 +171,9 @@ def _aliases(client: mlflow.MlflowClient, model: str) -> set[str]:
     return set(map(str, client.get_registered_model(model).aliases.values()))
 
 
-def _sizes(client: mlflow.MlflowClient, run_id: str, path: str) -> Iterator[int]:
-    for entry in client.list_artifacts(run_id, path):
+def _sizes(repository: ArtifactRepository, path: str | None) -> Iterator[int]:
+    for entry in repository.list_artifacts(path):
         if entry.is_dir:
-            yield from _sizes(client, run_id, entry.path)
+            yield from _sizes(repository, entry.path)
         else:
             yield int(entry.file_size or 0)

@@ -93,6 +93,7 @@ def read_digest(version: Version) -> str:
     with mlflow_errors_as_oserror():
         digest = connect().get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
     if digest is None:
+        version.check()
         raise FileNotFoundError(
             f"version {version.number} of {version.model} has no release: run python -m pipelines release for its run"
         )

@@ -12,6 +12,7 @@ from bifocal.promotion.exported_model import ExportedModel
 from components.cluster.promote.run import run
 from components.cluster.promote.spec import PromoteParams
 from runtime.mlflow import RELEASE_TAG, get_version, reuse_version, roll_back, version_tags
+from runtime.mlflow.registry import DELETED_TAG
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation
 from tests.components.cluster.promote.versions import POLICY, decide, decisions, number_of, register
 from tests.runtime.notice_servers import web_hook
@@ -93,6 +94,16 @@ def test_comparisons_use_up_the_test_set(store: str, artifacts: Path, dataset: D
         assert decide(artifacts).record["level"] == levels[-1], "a repeated comparison spends nothing"
     assert levels == [0.0125, 0.0125, 0.0125, 0.0125, 0.0]
     assert "the test set is used up: 4 comparisons" in decisions(6)[0]["promotion.reasons"]
+
+
+def test_a_version_without_its_model_is_an_error_also_by_force(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    number = register(tmp_path / "a", dataset, 0.1)
+    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), DELETED_TAG, "2026-01-04T00:00:00+00:00")
+    with pytest.raises(FileNotFoundError, match=r"the model of version 1 of bifocal was deleted by .* on 2026-01-04"):
+        decide(artifacts, force="the last one")
+    assert number_of(POLICY.champion) is None
 
 
 def test_artifacts_of_another_training_are_an_error(
