@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import onnx
+from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from bifocal.monitoring import Artifacts, Monitor, Thresholds
@@ -19,10 +21,10 @@ from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
+from pipelines.commands.clean import clean as clean_command
 from pipelines.policies import load_thresholds
 from runtime.artifacts import hash_files, write_json
 from runtime.mlflow import alias_lock, get_version_number, make_champion, remove_lock, roll_back
-from runtime.mlflow.releases.retention import delete_former_releases
 from runtime.mlflow.releases.store import read_digest
 from tests.bifocal.serving.runs import negate_output
 from tests.pipelines.releases import EMBEDDING, ROOT, add_release, register
@@ -31,8 +33,6 @@ from tests.rehearsals.year.fleet import Truth
 FIRST_DAY, DAYS = date(2027, 1, 3), 7
 FIRST_ALBUMS, ALBUMS, ALBUM, COSINE = 200, 12, 5, 0.52
 """Albums of the start and of a week, their images, and the mean cosine of images of an album."""
-KEPT, KEPT_DAYS = 5, 3
-"""As in pipelines/policies/retention.yaml."""
 ALIASES = {"champion": "champion", "previous": "previous"}
 KILLED = """
 import os, signal, sys
@@ -141,10 +141,14 @@ def rollback() -> None:
         roll_back("bifocal", **ALIASES, reason="a rehearsal")
 
 
-def clean(week: int) -> None:
-    """Delete former releases, at the simulated time."""
-    now = datetime.combine(FIRST_DAY + timedelta(days=DAYS * week), time(), UTC)
-    delete_former_releases("bifocal", KEPT, now, KEPT_DAYS)
+def clean(folder: Path, week: int) -> None:
+    """Call ``clean --delete`` with the shipped policy, at the simulated time."""
+    write_json(folder / "resources.yaml", {"checkpoints": "s3://bucket/checkpoints"})
+    options = ["--delete", "--resources", str(folder / "resources.yaml")]
+    with patch("components.cluster.clean.run.datetime") as clock:
+        clock.now.return_value = datetime.combine(FIRST_DAY + timedelta(days=DAYS * week), time(), UTC)
+        done = CliRunner().invoke(clean_command, options, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
 
 
 def monitor(run: Run, folder: Path, queries: Sequence[Path]) -> Monitor:
