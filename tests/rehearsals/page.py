@@ -204,6 +204,8 @@ def main() -> None:
             settled(page)
             for kind, act in inputs.items():
                 measure(report, browser, page, f"{options.images:,} images, {kind}", act)
+    if missed := [result.name for result in report.results if result.verdict == "MISS"]:
+        raise SystemExit(f"missed: {', '.join(missed)}")
 
 
 if __name__ == "__main__":
