@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import filterfalse
 from pathlib import PurePosixPath
 
 import mlflow
@@ -71,7 +72,7 @@ def former_files(model: str, newest: int) -> list[FormerFiles]:
         client, (versions, kept) = connect(), _versions(model, newest)
         needed = {(version.run_id, version.tags.get(RELEASE_TAG)) for version in kept}
         needed |= {(version.run_id, "") for version in kept}
-        for version in versions:
+        for version in filterfalse(_is_cleaned, versions):
             entries = client.list_artifacts(str(version.run_id), FOLDER)
             digests = [PurePosixPath(entry.path).name for entry in entries if entry.is_dir]
             for digest in [*digests, ""]:
@@ -120,13 +121,15 @@ def _versions(model: str, newest: int) -> tuple[list[ModelVersion], list[ModelVe
     ]
 
 
+def _is_cleaned(version: ModelVersion) -> bool:
+    """Whether nothing is left to delete; a killed deletion leaves a mark."""
+    return DELETED_TAG in version.tags and not any(tag.startswith((UNNEEDED, MODEL_UNNEEDED)) for tag in version.tags)
+
+
 def _has_own_model(client: mlflow.MlflowClient, version: ModelVersion) -> bool:
-    """Whether bifocal registered the version, its model is there, and no other registered model has it too."""
-    # A killed deletion leaves both tags.
-    if ONNX_TAG not in version.tags or (DELETED_TAG in version.tags and MODEL_UNNEEDED not in version.tags):
-        return False
+    """Whether bifocal registered the version, and no other registered model has its model too."""
     same_run = client.search_model_versions(f"run_id = '{version.run_id}'")
-    return all(other.name == version.name for other in same_run)
+    return ONNX_TAG in version.tags and all(other.name == version.name for other in same_run)
 
 
 def _mark(client: mlflow.MlflowClient, model: str, former: Collection[FormerFiles], now: datetime) -> None:

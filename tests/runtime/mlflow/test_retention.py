@@ -106,7 +106,9 @@ def test_a_release_that_is_needed_again_is_not_due(client: MlflowClient) -> None
     assert RELEASE_TAG not in client.get_model_version(MODEL, first).tags, "no service loads a deleted release"
 
 
-def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay(client: MlflowClient) -> None:
+def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay(
+    client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = [model_version(client, f"onnx-{row}", promotion="no") for row in range(3)]
     numbers.append(model_version(client, "waiting", promotion="accepted"))
     numbers += [version(client, promotion="no"), model_version(client, "newest")]  # one that bifocal did not register
@@ -128,6 +130,11 @@ def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay
     assert kept.tags == {ONNX_TAG: "onnx-2", "promotion": "no", DELETED_TAG: (NOW + timedelta(days=3)).isoformat()}
     assert client.get_run(run_id).data.metrics == {"recall": 0.5}
     assert [entry.path for entry in client.list_artifacts(run_id)] == [EVALUATION_DIR]
+    listed = list[str]()
+    monkeypatch.setattr(MlflowClient, "list_artifacts", lambda self, run_id, *_: listed.append(run_id) or [])
+    assert former_files(MODEL, NEWEST) == []
+    assert len(listed) == len(numbers) - 1, "a version without files needs no request"
+    assert run_id not in listed
 
 
 def test_a_version_without_its_model_says_so(client: MlflowClient, tmp_path: Path) -> None:
