@@ -32,7 +32,7 @@ def exported(graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
     encoder = write_tiny_transformer(texts, folder=folder / "encoder")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(graph_cache))
-        head, _ = write_head(folder, path=encoder)
+        head, _ = write_head(folder, shown_with={2: ["siren"]}, path=encoder)
     export_class_sentences(folder / "head", folder / "onnx", SIZE)
     return folder, head
 
