@@ -16,6 +16,7 @@ let query = emptyQuery();
 let file = null;
 let feed = null;
 let failed = false;
+let sure = true;
 let opened = null;
 let written = "";
 
@@ -64,7 +65,7 @@ async function loadMore() {
     const first = !current.loaded;
     const results = await current.next(information.max_results);
     if (!results) return;
-    if (first) start(current);
+    if (first) start(current, results);
     gallery.append(results, !current.more);
   } catch (error) {
     if (current !== feed) return;
@@ -76,12 +77,14 @@ async function loadMore() {
   if (current === feed) list.removeAttribute("aria-busy");
 }
 
-function start(current) {
+function start(current, results) {
   gallery.clear();
+  // Where no result is relevant, the status says so once.
+  sure = results.some(({ relevance }) => relevance === "relevant");
   scrollTo(0, 0);
   const items = number(current.items);
   const dated = information.columns.some(({ name }) => name === "date");
-  const name = !current.loaded ? "nothing" : current.browses ? (dated ? "newest" : "all") : current.found ? "shown" : "closest";
+  const name = !current.loaded ? "nothing" : current.browses ? (dated ? "newest" : "all") : !current.found ? "closest" : !sure && results[0]?.relevance ? "perhaps" : "shown";
   const words = current.unknown.length ? ` ${t("unknown", { words: current.unknown.join(", ") })}` : "";
   byId("status").textContent = t(name, { items }) + words;
   byId("status").className = name === "closest" || name === "nothing" ? "none" : "";
@@ -106,7 +109,7 @@ function card(item, side) {
   const caption = element("span", name, "caption");
   caption.ariaHidden = "true"; // the text of the image
   content.append(image, caption);
-  if (item.relevance === "maybe") content.append(element("span", t("maybe"), "maybe"));
+  if (sure && item.relevance === "maybe") content.append(element("span", t("maybe"), "maybe"));
   const cut = item.width && item.height ? item.width / item.height / shape(item) : 1;
   if (item.box) content.append(regionBox(item.box, [Math.min(1, 1 / cut), Math.min(1, cut)]));
   const stopped = new AbortController();
