@@ -1,5 +1,6 @@
 """Exported graphs with weights of 8 bits."""
 
+import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,14 +26,18 @@ def quantize_graph(file: Path) -> None:
         # quantize_dynamic transposes weights, and the shapes that the exporter noted for them would contradict it.
         del model.graph.value_info[:]
         onnx.save(model, plain)
-        quantize_dynamic(
-            plain,
-            file,
-            op_types_to_quantize=["MatMul", "LSTM", "Gather"],
-            per_channel=True,
-            reduce_range=True,
-            weight_type=QuantType.QInt8,
-        )
+        logging.disable(logging.WARNING)  # it advises a step that the exporter has done
+        try:
+            quantize_dynamic(
+                plain,
+                file,
+                op_types_to_quantize=["MatMul", "LSTM", "Gather"],
+                per_channel=True,
+                reduce_range=True,
+                weight_type=QuantType.QInt8,
+            )
+        finally:
+            logging.disable(logging.NOTSET)
     model = onnx.load(file)
     constants = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
     convolutions = {node.input[1] for node in model.graph.node if node.op_type == "Conv"}
