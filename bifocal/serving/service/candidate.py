@@ -56,6 +56,13 @@ class Comparison:
             return RUNNING
         return self.reloader.failure or "the candidate is being loaded"
 
+    def report_of(self, champion: Generation | None) -> Report | None:
+        """Return the report of the releases that are compared; of the last ones if there is no candidate now."""
+        candidate = self.reloader.generation
+        if champion is not None and candidate is not None:  # a search begins the report otherwise
+            return self._report(champion.served, candidate.served)
+        return self.report
+
     def generation(self, client: str) -> Generation | None:
         """Return the candidate if it answers a client; else None."""
         candidate = self.reloader.generation

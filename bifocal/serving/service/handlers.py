@@ -179,8 +179,10 @@ class Handlers:
         compared = self.comparison
         if compared is None:
             raise HTTPException(404, "this service compares no second release")
-        report = None if compared.report is None else compared.report.to_json()
-        return ComparisonState(compared.mode, compared.share, compared.state, report)
+        report = compared.report_of(self.reloader.generation)
+        return ComparisonState(
+            compared.mode, compared.share, compared.state, None if report is None else report.to_json()
+        )
 
     def _served_with(self, item_id: str, client: str) -> ServedModel:
         served = self.generation_for(client).served

@@ -20,3 +20,15 @@ def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
     other = comparison._report(served(1, "tuesday"), served(3, "tuesday"))
     assert other.counts_champion.errors.sum() == 0
     assert other.id != refreshed.id
+
+
+def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> None:
+    comparison: Any = Comparison(Candidate(SimpleNamespace(), "canary", 0.1), SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+    former = comparison._report(served(1, "monday"), served(2, "monday"))
+    champion = SimpleNamespace(served=served(2, "monday"))
+    comparison.reloader = SimpleNamespace(generation=None)
+    assert comparison.report_of(champion) is former  # the last counts, after the end of the comparison
+    comparison.reloader = SimpleNamespace(generation=SimpleNamespace(served=served(3, "tuesday")))
+    found = comparison.report_of(champion)
+    assert (found.champion.version, found.candidate.version) == (2, 3)
+    assert comparison.report_of(champion) is found
