@@ -57,7 +57,7 @@ class Comparison:
         return self.reloader.failure or "the candidate is being loaded"
 
     def report_of(self, champion: Generation | None) -> Report | None:
-        """Return the report of the releases that are compared; of the last ones if there is no candidate now."""
+        """Return the report of the present pair of releases. Without a candidate, return the last report."""
         candidate = self.reloader.generation
         if champion is not None and candidate is not None:  # a search begins the report otherwise
             return self._report(champion.served, candidate.served)

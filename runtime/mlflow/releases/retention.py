@@ -111,7 +111,7 @@ def delete_former_files(model: str, newest: int, now: datetime, days: int) -> li
 
 
 def _versions(model: str, newest: int) -> tuple[list[ModelVersion], list[ModelVersion]]:
-    """Return all versions, and those that are needed."""
+    """Return all versions and the needed versions."""
     versions = sorted(registered_versions(model), key=lambda version: -int(version.version))
     aliases = _aliases(connect(), model)
     return versions, [

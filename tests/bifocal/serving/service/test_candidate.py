@@ -11,8 +11,13 @@ def served(number: int, release: str) -> Any:
     return SimpleNamespace(version=Version(f"bifocal version {number}, release {release}", "hash", number, release))
 
 
+def new_comparison() -> Any:
+    nothing: Any = SimpleNamespace()
+    return Comparison(Candidate(nothing, "canary", 0.1), nothing, nothing)
+
+
 def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
-    comparison: Any = Comparison(Candidate(SimpleNamespace(), "canary", 0.1), SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+    comparison = new_comparison()
     first = comparison._report(served(1, "monday"), served(2, "monday"))
     first.counts_champion.add_error(3)
     refreshed = comparison._report(served(1, "tuesday"), served(2, "monday"))
@@ -23,7 +28,7 @@ def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
 
 
 def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> None:
-    comparison: Any = Comparison(Candidate(SimpleNamespace(), "canary", 0.1), SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+    comparison = new_comparison()
     former = comparison._report(served(1, "monday"), served(2, "monday"))
     champion = SimpleNamespace(served=served(2, "monday"))
     comparison.reloader = SimpleNamespace(generation=None)
