@@ -38,12 +38,13 @@ class Candidate:
 class Comparison:
     """Comparison of the champion, the release in use, with a candidate; counts begin anew with another version."""
 
-    def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
+    def __init__(self, candidate: Candidate, champion: Reloader, runner: QueryRunner, executor: Executor) -> None:
         self.mode, self.share = candidate.mode, candidate.share
         # A thread of low priority computes when the threads that answer clients leave time.
         threads = ThreadPoolExecutor(1, "shadow", _lower_priority) if candidate.mode == "shadow" else executor
         self.reloader = Reloader(candidate.source, threads, lambda served: None)
-        self.report: Report | None = None
+        self._champion = champion
+        self._last: Report | None = None
         self.answers = Answers()
         self._repeats: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue(WAITING)
         self._runner, self._threads = runner, threads
@@ -56,12 +57,13 @@ class Comparison:
             return RUNNING
         return self.reloader.failure or "the candidate is being loaded"
 
-    def report_of(self, champion: Generation | None) -> Report | None:
-        """Return the report of the present pair of releases. Without a candidate, return the last report."""
-        candidate = self.reloader.generation
-        if champion is not None and candidate is not None:  # a search begins the report otherwise
-            return self._report(champion.served, candidate.served)
-        return self.report
+    @property
+    def report(self) -> Report | None:
+        """Report of the present pair of releases; without a candidate, the last report."""
+        champion, candidate = self._champion.generation, self.reloader.generation
+        if champion is None or candidate is None:
+            return self._last
+        return self._report(champion.served, candidate.served)
 
     def generation(self, client: str) -> Generation | None:
         """Return the candidate if it answers a client; else None."""
@@ -139,14 +141,14 @@ class Comparison:
 
     def _report(self, champion: ServedModel, candidate: ServedModel) -> Report:
         versions = champion.version, candidate.version
-        if self.report is None or self._versions != versions:
+        if self._last is None or self._versions != versions:
             self._versions = versions
             first, second = (Release(version.model, version.number, version.release) for version in versions)
-            if self.report and self.report.champion.same_model(first) and self.report.candidate.same_model(second):
-                self.report.champion, self.report.candidate = first, second  # the collection of one was refreshed
+            if self._last and self._last.champion.same_model(first) and self._last.candidate.same_model(second):
+                self._last.champion, self._last.candidate = first, second  # the collection of one was refreshed
             else:
-                self.report = Report(self.mode, self.share, first, second)
-        return self.report
+                self._last = Report(self.mode, self.share, first, second)
+        return self._last
 
 
 def _lower_priority() -> None:

@@ -54,7 +54,7 @@ class Handlers:
         self.runner = QueryRunner(settings, deletions, self.uploads)
         self.comparison: Comparison | None = None
         if candidate is not None:
-            self.comparison = Comparison(candidate, self.runner, self.executor)
+            self.comparison = Comparison(candidate, self.reloader, self.runner, self.executor)
             metrics.registry.register(ComparisonCollector(self.comparison))
         self.thumbnails = Thumbnails(self.pictures.run, max_pixels=limits.pixels or None)
 
@@ -179,10 +179,8 @@ class Handlers:
         compared = self.comparison
         if compared is None:
             raise HTTPException(404, "this service compares no second release")
-        report = compared.report_of(self.reloader.generation)
-        return ComparisonState(
-            compared.mode, compared.share, compared.state, None if report is None else report.to_json()
-        )
+        report = None if compared.report is None else compared.report.to_json()
+        return ComparisonState(compared.mode, compared.share, compared.state, report)
 
     def _served_with(self, item_id: str, client: str) -> ServedModel:
         served = self.generation_for(client).served

@@ -13,7 +13,8 @@ def served(number: int, release: str) -> Any:
 
 def new_comparison() -> Any:
     nothing: Any = SimpleNamespace()
-    return Comparison(Candidate(nothing, "canary", 0.1), nothing, nothing)
+    champion: Any = SimpleNamespace(generation=SimpleNamespace(served=served(2, "monday")))
+    return Comparison(Candidate(nothing, "canary", 0.1), champion, nothing, nothing)
 
 
 def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
@@ -30,10 +31,9 @@ def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
 def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> None:
     comparison = new_comparison()
     former = comparison._report(served(1, "monday"), served(2, "monday"))
-    champion = SimpleNamespace(served=served(2, "monday"))
     comparison.reloader = SimpleNamespace(generation=None)
-    assert comparison.report_of(champion) is former  # the last counts, after the end of the comparison
+    assert comparison.report is former  # the last counts, after the end of the comparison
     comparison.reloader = SimpleNamespace(generation=SimpleNamespace(served=served(3, "tuesday")))
-    found = comparison.report_of(champion)
+    found = comparison.report
     assert (found.champion.version, found.candidate.version) == (2, 3)
-    assert comparison.report_of(champion) is found
+    assert comparison.report is found

@@ -51,7 +51,9 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
     try:
         server.wait_until_ready()
         wait(lambda: comparison(address)["state"] == "running")
-        assert comparison(address)["report"] is None
+        report = comparison(address)["report"]
+        assert [report[arm]["version"] for arm in ("champion", "candidate")] == [1, 2]
+        assert sum(report["counts_champion"]["searches"]) == sum(report["counts_candidate"]["searches"]) == 0
         answers: dict[str, list[Any]] = {"good": [], "bad": []}
         clients = [f"client {number}" for number in range(200)]
         digest = tags_of_candidate()["release"]
