@@ -132,6 +132,6 @@ def _stage_plan(name: str, values: Mapping[str, Any], size: CorpusSize, runs: Se
         estimate(counts, [getattr(usage, resource) for usage in measured], whole).value
         for resource in ("memory", "gpu", "disk")
     )
-    stage = configurable_components()[name]
-    shardable = stage.merge_step is not None and parameters.validate(values, [stage])[name].shardable
+    stage, section = configurable_components()[name], {"seed": values["seed"], name: values[name]}
+    shardable = stage.merge_step is not None and parameters.validate(section, [stage], parts=False)[name].shardable
     return StagePlan(name, Estimate(seconds.value + start, seconds.error), memory, gpu, disk, shardable=shardable)

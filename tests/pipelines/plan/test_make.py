@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from pipelines.plan.corpus import CorpusSize
-from pipelines.plan.make import Plan, StagePlan, make_plan
-from pipelines.plan.measure import Estimate
+from pipelines.plan.make import Plan, Run, StagePlan, _stage_plan, make_plan
+from pipelines.plan.measure import Estimate, Usage
 from pipelines.plan.show import as_json, lacks, tables
 from runtime import parameters
 
@@ -56,6 +56,16 @@ def test_stage_that_fails_is_reported_with_the_reason(plan: Plan) -> None:
     assert "not measured: evaluate: " in text
     assert re.search(r"prepare_dataset +\d.* ± .* MB", text)
     assert json.loads(json.dumps(as_json(plan)))["size"]["images"] == 100
+
+
+@pytest.mark.parametrize(("weights", "shardable"), [({"name": "Pretrained"}, True), ({"name": "TrainOnPhrases"}, False)])
+def test_a_plan_says_which_stages_can_be_sharded(weights: dict[str, str], shardable: bool) -> None:
+    values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"extract_features": {"weights": weights}})
+    usage = Usage(10.0, 1e9, 0.0, 1e6)
+    runs = [Run(values, images, 5 * images, {"extract_features": usage}) for images in (10, 20, 30)]
+    planned = _stage_plan("extract_features", values, CorpusSize(100, 500), runs, start=1.0)
+    assert planned.seconds is not None
+    assert (planned.seconds.value, planned.shardable) == (pytest.approx(11.0), shardable)
 
 
 def test_plan_names_what_this_machine_lacks() -> None:
