@@ -97,7 +97,7 @@ def _class_of(module: str, name: str) -> type:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise ValueError(f"there is no module {module!r} in {Path.cwd()} and among the installed packages") from error
+        raise ValueError(f"no module {module!r}: it is neither installed nor a file in {Path.cwd()}") from error
     if name not in classes:
         raise ValueError(f"module {module} has no class {name!r}; {suggest(name, classes)}")
     return classes[name]

@@ -34,7 +34,7 @@ def test_a_class_of_any_module_is_a_part(module: str) -> None:
     ("ref", "message"),
     [
         ({"name": "own_parts:OwnLos"}, "module own_parts has no class 'OwnLos'; did you mean 'OwnLoss'"),
-        ({"name": "own_part:OwnLoss"}, "there is no module 'own_part' in "),
+        ({"name": "own_part:OwnLoss"}, "no module 'own_part': it is neither installed nor a file in "),
         ({"name": "own_parts:OwnLoss", "scal": 1.0}, "own_parts:OwnLoss takes no 'scal'; did you mean 'scale'"),
     ],
 )

@@ -1,6 +1,7 @@
 """Deleted items of a registered model: they are in no answer of any of its versions, and in no later release.
 
-The ids are files in the run of the promotion lock. Each file is written once, so that writers never conflict.
+The ids are files in the run of the promotion lock. Each file is written once, so that writers never conflict. A single
+id is also the name of its file: readers need the list of the files, and no request for each of them.
 """
 
 import json
@@ -22,6 +23,8 @@ from runtime.mlflow.promotion.lock import lock_run
 from runtime.mlflow.releases.release import COLLECTION, INDEX
 
 FOLDER, KEY = "deletions", "items"
+ITEM, LONGEST = "item-", 200
+"""Prefix of a file with one item, whose id follows in hexadecimal digits, and the most digits."""
 
 
 class RegistryDeletions(Deletions):
@@ -39,7 +42,11 @@ class RegistryDeletions(Deletions):
                 return
             for entry in connect().list_artifacts(run_id, FOLDER):
                 if entry.path not in self._read:
-                    self.include(mlflow.artifacts.load_dict(f"runs:/{run_id}/{entry.path}")[KEY])
+                    name = Path(entry.path).stem
+                    if name.startswith(ITEM):
+                        self.include([bytes.fromhex(name.removeprefix(ITEM)).decode()])
+                    else:
+                        self.include(mlflow.artifacts.load_dict(f"runs:/{run_id}/{entry.path}")[KEY])
                     self._read.add(entry.path)
 
     def add(self, item_id: str) -> None:
@@ -55,7 +62,9 @@ class RegistryDeletions(Deletions):
             run_id = lock_run(connect(), self.model)
             if run_id is None:
                 raise ValueError(f"the registry has no version of {self.model}: there is nothing to delete")
-            name = sha256(json.dumps(wanted).encode()).hexdigest()
+            digits = wanted[0].encode().hex()
+            alone = len(wanted) == 1 and len(digits) <= LONGEST
+            name = ITEM + digits if alone else sha256(json.dumps(wanted).encode()).hexdigest()
             connect().log_dict(run_id, {KEY: wanted}, f"{FOLDER}/{name}.json")
         self.include(wanted)
 
