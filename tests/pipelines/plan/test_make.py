@@ -60,7 +60,8 @@ def test_stage_that_fails_is_reported_with_the_reason(plan: Plan) -> None:
 
 @pytest.mark.parametrize(("weights", "shardable"), [("Pretrained", True), ("TrainOnPhrases", False)])
 def test_a_plan_says_which_stages_can_be_sharded(weights: str, shardable: bool) -> None:
-    values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"extract_features": {"weights": {"name": weights}}})
+    section = {"extract_features": {"weights": {"name": weights}}}
+    values = parameters.merge(parameters.load(ROOT / "params.yaml"), section)
     usage = Usage(10.0, 1e9, 0.0, 1e6)
     runs = [Run(values, images, 5 * images, {"extract_features": usage}) for images in (10, 20, 30)]
     planned = _stage_plan("extract_features", values, CorpusSize(100, 500), runs, start=1.0)
