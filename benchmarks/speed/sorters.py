@@ -3,9 +3,11 @@
     python -m benchmarks run speed.sorters
 
 One thread, CPU time, median after a warm-up. The floor is torch.sort of the same scores. The permutahedron sorter runs
-with the project's sort of rows, and for comparison with torch's.
+with the project's sort of rows, and for comparison with torch's. BifocalSorter and the permutahedron sorter are also
+compared in turn, by processes with both settings of glibc's allocator: large arrays as new pages, and as used memory.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -27,6 +29,11 @@ MAX_SORTS = 3.0
 LARGEST_MATRIX = 1e8
 SIZES = ((512, 100), (512, 1000), (64, 10_000))
 MAX_GROWTH = 2.2
+PEER, TURNS = "PermutahedronSorter", 25
+ALLOCATORS: dict[str, dict[str, str]] = {
+    "large arrays as new pages": {},
+    "as used memory": {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)},
+}
 
 
 def milliseconds(step: Callable[[], object], repeats: int = 15) -> float:
@@ -49,6 +56,23 @@ def step_milliseconds(sorter: nn.Module, scores: Tensor, weights: Tensor, repeat
         (sorter(leaf) * weights).sum().backward()
 
     return milliseconds(step, repeats)
+
+
+def print_ratio(batch: int, n: int) -> None:
+    """Print the time of ``BifocalSorter`` over the time of the permutahedron sorter, which take turns."""
+    scores, weights, times = torch.randn(batch, n), torch.randn(batch, n), list[list[float]]()
+    for _ in range(TURNS):
+        times.append([step_milliseconds(HANDCRAFTED[name], scores, weights, 1) for name in (OURS, PEER)])
+    ours, peer = np.median(times, axis=0)
+    print(ours / peer)
+
+
+def turns(report: Report, batch: int = 512, n: int = 1000) -> None:
+    """Compare the two sorters in turn, with both settings of the allocator."""
+    command = [sys.executable, "-m", "benchmarks.speed.sorters", "--turns", str(batch), str(n)]
+    for name, settings in ALLOCATORS.items():
+        ratio = float(subprocess.check_output(command, env=os.environ | settings))
+        report.add(f"{OURS} over {PEER} in turn, batch {batch}, n = {n}, {name}", ratio, at_most=1.0)
 
 
 def torch_sort(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,9 +145,13 @@ def main() -> None:
     if sys.argv[1:2] == ["--peak"]:
         print(peak_bytes(int(sys.argv[2])))
         return
+    if sys.argv[1:2] == ["--turns"]:
+        print_ratio(int(sys.argv[2]), int(sys.argv[3]))
+        return
     report = Report("speed.sorters")
     for batch, n in SIZES:
         compare(report, batch, n)
+    turns(report)
     generation(report)
     memory(report)
     report.write()

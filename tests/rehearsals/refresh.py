@@ -1,6 +1,6 @@
 """A refresh of a collection of 100,000 objects on S3 costs what changed, and continues after a failure.
 
-    OBJECTS=100000 pytest tests/rehearsals/refresh.py --numprocesses 0 --capture no
+    make rehearse-refresh [OBJECTS=100000]
 
 ``AWS_ENDPOINT_URL`` and the keys of an account name a real server; without them, moto's server is started. The former
 collection has drawn vectors, and the ETags of the objects.
