@@ -63,7 +63,7 @@ class Comparison:
         champion, candidate = self._champion.generation, self.reloader.generation
         if champion is None or candidate is None:
             return self._last
-        return self._report(champion.served, candidate.served)
+        return self._report(champion.served, candidate.served) or self._last
 
     def generation(self, client: str) -> Generation | None:
         """Return the candidate if it answers a client; else None."""
@@ -77,9 +77,10 @@ class Comparison:
     ) -> tuple[QueryResult, str | None]:
         """Return the results of a request, and the id under which the client may say which result it chose."""
         candidate = self.reloader.generation
-        if candidate is None or request.offset:
+        report = None if candidate is None or request.offset else self._report(champion.served, candidate.served)
+        if candidate is None or report is None:
             return await self._runner.find(self.generation(client) or champion, request, upload, in_thread=True), None
-        report, place = self._report(champion.served, candidate.served), self._place(candidate, client)
+        place = self._place(candidate, client)
         within = place.is_within(self.share)
         if self.mode == "shadow":
             found = await self._runner.find(champion, request, upload)
@@ -139,11 +140,14 @@ class Comparison:
         version = candidate.served.version
         return Place.of(client, version.release or version.model_hash)
 
-    def _report(self, champion: ServedModel, candidate: ServedModel) -> Report:
+    def _report(self, champion: ServedModel, candidate: ServedModel) -> Report | None:
+        """Return the report of two releases; None while a candidate that was promoted is still in use as both."""
         versions = champion.version, candidate.version
         if self._last is None or self._versions != versions:
-            self._versions = versions
             first, second = (Release(version.model, version.number, version.release) for version in versions)
+            if first.same_model(second):
+                return None
+            self._versions = versions
             if self._last and self._last.champion.same_model(first) and self._last.candidate.same_model(second):
                 self._last.champion, self._last.candidate = first, second  # the collection of one was refreshed
             else:

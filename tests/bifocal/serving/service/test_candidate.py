@@ -37,3 +37,11 @@ def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> No
     found = comparison.report
     assert (found.champion.version, found.candidate.version) == (2, 3)
     assert comparison.report is found
+
+
+def test_the_last_report_stays_when_the_candidate_becomes_the_champion() -> None:
+    comparison = new_comparison()
+    last = comparison._report(served(1, "monday"), served(2, "monday"))
+    comparison.reloader = SimpleNamespace(generation=SimpleNamespace(served=served(2, "monday")))
+    assert comparison.report is last  # the champion is 2 already, the alias of the candidate is still read
+    assert (last.champion.version, last.candidate.version) == (1, 2)
