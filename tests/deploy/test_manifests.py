@@ -139,6 +139,13 @@ def test_the_service_of_mlflow_has_the_address_of_the_steps(render: Render) -> N
     assert host in allowed.split(",")
 
 
+@pytest.mark.parametrize("file", ["pipelines/kubeflow/resources.yaml", "docs/canary.md"])
+def test_the_replicas_of_the_search_service_have_the_address_of_the_canary(file: str, render: Render) -> None:
+    service = find(render("overlays/search"), "Service", "search-replicas")
+    address = f"dns+http://search-replicas.{service['metadata']['namespace']}.svc:{service['spec']['ports'][0]['port']}"
+    assert re.findall(r"dns\+http://search-replicas\.[^\"]+", (ROOT / file).read_text()) == [address]
+
+
 def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> None:
     rules = json.loads((ROOT / "deploy/base/pipelines/lifecycle.json").read_text())
     cluster = resources.load()
