@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.cluster import EXECUTOR, ROOT, Cluster, from_environment
+from tests.cluster.cluster import EXECUTOR, ROOT, Cluster, executor_input, from_environment
 
 FOLDER = Path(__file__).parent / "recorded"
 NODE = ("displayName", "type", "phase", "message", "finishedAt")
@@ -59,13 +59,11 @@ def _outputs(node: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _executor_input(node: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the task of an attempt and its ExecutorInput, which the driver passes in the patch of the pod."""
+    """Return the task of an attempt and its ExecutorInput; None for other nodes."""
     found = EXECUTOR.search(node["name"])
-    parameters = {entry["name"]: entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])}
-    if not found or not parameters.get("pod-spec-patch"):
+    if not found or not any(entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])):
         return None
-    command = json.loads(parameters["pod-spec-patch"])["containers"][0]["command"]
-    message = json.loads(command[command.index("--executor_input") + 1])
+    message = executor_input(node)
     for group in message.get("inputs", {}).get("artifacts", {}).values():
         for artifact in group["artifacts"]:
             artifact.pop("metadata", None)  # metrics of the stages
