@@ -87,12 +87,6 @@ class Cluster:
         """Return the phase of each attempt of a task, in the order of their start."""
         return [str(node["phase"]) for name, node in self._attempts(run) if name == task]
 
-    def inputs(self, run: str, task: str) -> dict[str, str]:
-        """Return the addresses of a task's input artifacts on S3."""
-        (node,) = (node for name, node in self._attempts(run) if name == task)
-        artifacts = executor_input(node)["inputs"]["artifacts"]
-        return {name: group["artifacts"][0]["uri"].replace("minio://", "s3://", 1) for name, group in artifacts.items()}
-
     def notice(self, run: str) -> str:
         """Return the notice of a run that the Deployment ``notices`` has received, "" if none."""
         lines = self.kubectl("logs", "deployment/notices", "--tail=-1").splitlines()
@@ -114,14 +108,6 @@ class Cluster:
             found = EXECUTOR.search(node["name"])
             if found and node["type"] == "Pod":
                 yield found["task"], node
-
-
-def executor_input(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ExecutorInput of an attempt, which the driver passes in the patch of the pod."""
-    (patch,) = (entry["value"] for entry in node["inputs"]["parameters"] if entry["name"] == "pod-spec-patch")
-    command = json.loads(patch)["containers"][0]["command"]
-    message: dict[str, Any] = json.loads(command[command.index("--executor_input") + 1])
-    return message
 
 
 def from_environment(checkout: Path) -> Cluster:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.cluster import EXECUTOR, ROOT, Cluster, executor_input, from_environment
+from tests.cluster.cluster import EXECUTOR, ROOT, Cluster, from_environment
 
 FOLDER = Path(__file__).parent / "recorded"
 NODE = ("displayName", "type", "phase", "message", "finishedAt")
@@ -59,11 +59,13 @@ def _outputs(node: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _executor_input(node: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the task of an attempt and its ExecutorInput; None for other nodes."""
+    """Return the task of an attempt and its ExecutorInput, which the driver passes in the patch of the pod."""
     found = EXECUTOR.search(node["name"])
-    if not found or not any(entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])):
+    parameters = {entry["name"]: entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])}
+    if not found or not parameters.get("pod-spec-patch"):
         return None
-    message = executor_input(node)
+    command = json.loads(parameters["pod-spec-patch"])["containers"][0]["command"]
+    message = json.loads(command[command.index("--executor_input") + 1])
     for group in message.get("inputs", {}).get("artifacts", {}).values():
         for artifact in group["artifacts"]:
             artifact.pop("metadata", None)  # metrics of the stages
