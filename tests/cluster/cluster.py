@@ -26,7 +26,7 @@ POLICY = Path("pipelines/policies/promotion.yaml")
 SMALL = ("--recipe", "tests/small.yaml")
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 EXECUTOR = re.compile(r"\.(?P<task>[^.()]+)(\(\d+\))?\.executor\(\d+\)$")
-POLL_SECONDS = 5.0
+POLL_SECONDS, OUTAGE_SECONDS = 5.0, 180.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,16 @@ class Cluster:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the answer of Kubeflow's API, version 2, to ``path``."""
-        with urlopen(f"{self.endpoint}/apis/v2beta1/{path}", timeout=30) as response:
-            answer: dict[str, Any] = json.loads(response.read())
-        return answer
+        deadline = time.monotonic() + OUTAGE_SECONDS
+        while True:
+            try:
+                with urlopen(f"{self.endpoint}/apis/v2beta1/{path}", timeout=30) as response:
+                    answer: dict[str, Any] = json.loads(response.read())
+                return answer
+            except OSError:  # a port-forward that is made again, a server that is restarted
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
 
     def wait(self, run: str, seconds: float = 3600.0) -> dict[str, Any]:
         """Wait until a run ends; return it as Kubeflow's API has it."""
