@@ -1,11 +1,18 @@
 """The client of the tracking store."""
 
+import json
 import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import alembic.command
+import mlflow
 import pytest
 from alembic.config import Config
+from mlflow.environment_variables import MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE
 
 from runtime.mlflow.connection import connect
 
@@ -28,3 +35,59 @@ def test_a_database_whose_creation_was_killed_is_created_again(
     assert (tmp_path / "new" / "mlflow.db.new").stat().st_size
     assert [found.name for found in connect().search_experiments()] == ["Default"]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["mlflow.db"]
+
+
+class ServerOfABucket(BaseHTTPRequestHandler):
+    """An MLflow server that names addresses of its bucket, which nothing but the server reaches."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        type(self).asked.append(self.path)
+        if self.path.endswith("/server-info"):
+            answer = json.dumps({"multipart_downloads_enabled": True, "multipart_uploads_enabled": True})
+        elif "/presigned/" in self.path:
+            answer = json.dumps({"url": "http://127.0.0.1:9/bucket/file.txt", "headers": {}, "file_size": 7})
+        else:
+            answer = json.dumps({"files": []}) if "?path=" in self.path else "content"
+        self._answer(answer)
+
+    def do_PUT(self) -> None:
+        type(self).asked.append(f"PUT {self.path}")
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer("{}")
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def server_of_a_bucket() -> Iterator[tuple[str, list[str]]]:
+    asked: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (ServerOfABucket,), {"asked": asked}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_files_of_a_server_do_not_come_from_its_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE.name, "1")
+    with server_of_a_bucket() as (address, asked):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        connect()
+        folder = "mlflow-artifacts:/1/2/artifacts"
+        file = Path(mlflow.artifacts.download_artifacts(f"{folder}/file.txt", dst_path=str(tmp_path)))
+        assert file.read_text() == "content"
+        mlflow.store.artifact.artifact_repository_registry.get_artifact_repository(folder).log_artifact(str(file))
+    files = [path for path in asked if "/api/2.0/mlflow-artifacts/artifacts/1/2/artifacts/file.txt" in path]
+    assert len(files) == 2
+    assert not any("/presigned/" in path or "/mpu/" in path for path in asked)
