@@ -34,7 +34,8 @@ def first(cluster: Cluster) -> str:
 
 
 def test_the_first_model_is_promoted_with_its_release(cluster: Cluster, registry: Any, first: str) -> None:
-    assert cluster.ran(first) >= {"find-changes", "train-embedding", "promote", *ENDING}
+    # The other stages may be in the cache of a cluster that has run this test before.
+    assert cluster.ran(first) >= {"find-changes", "promote", "release", "promote-2"}
     assert champion(registry) == 1
     assert "release" in registry.get_model_version(MODEL, "1").tags
     assert cluster.parent(registry, first).info.status == "FINISHED"
