@@ -146,6 +146,14 @@ def test_the_replicas_of_the_search_service_have_the_address_of_the_canary(file:
     assert re.findall(r"dns\+http://search-replicas\.[^\"]+", (ROOT / file).read_text()) == [address]
 
 
+@pytest.mark.parametrize("overlay", ["search", "kserve"])
+def test_a_replica_looks_for_releases_twice_a_minute(overlay: str, render: Render) -> None:
+    arguments = next(
+        container["args"] for container in containers(render(f"overlays/{overlay}")) if "args" in container
+    )
+    assert "--poll=30" in arguments
+
+
 def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> None:
     rules = json.loads((ROOT / "deploy/base/pipelines/lifecycle.json").read_text())
     cluster = resources.load()
