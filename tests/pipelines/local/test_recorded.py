@@ -63,13 +63,15 @@ def shape(message: Mapping[str, Any]) -> dict[str, Any]:
         ("scheduled", "monitor", {}, {"version": "1"}),
         ("refresh", "refresh", {}, {"version": "1"}),
         ("retrain_first", "retrain", {}, {"changed": "true", "accepted": "true"}),
+        ("retrain_refused", "retrain", {}, {"changed": "true", "accepted": "false"}),
+        ("train_distributed", "train", {}, {}),
     ],
 )
 def test_a_local_run_does_what_the_recorded_run_did(
     name: str, flow: FlowName, failures: dict[str, int], parameters: dict[str, str], tmp_path: Path
 ) -> None:
     answer, engine = recorded(name), FakeEngine(failures, parameters)
-    text = compile_text(SMALL_VALUES, push=False, flow=flow)
+    text = compile_text(SMALL_VALUES, push=False, flow=flow, nodes=2 if name == "train_distributed" else 1)
     states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
     assert {task: PHASES[state] for task, state in states.items()} == phases(answer)
     for task, message in answer["executor_inputs"].items():
