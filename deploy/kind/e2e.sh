@@ -49,7 +49,7 @@ done
 say "images"
 name=python:3.11-slim-bookworm
 base=${E2E_BASE:-$name@$(docker buildx imagetools inspect "$name" --format '{{.Manifest.Digest}}')}
-python containers/build.py --engine docker --base "$base" --torch-backend cpu --group cpu --group tracking \
+python containers/build.py --engine docker --base "$base" --torch-backend cpu --group cpu --group tracking --group serve \
   --name localhost:5001/bifocal --push --output "$work/built.json"
 cpu=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["cpu"])' "$work/built.json")
 tracking=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["tracking"])' "$work/built.json")
@@ -90,6 +90,7 @@ export BIFOCAL_CLUSTER_OPTIONS="--skip-check images --skip-check buckets --image
   --resources deploy/kind/resources.yaml --resources $work/repository.yaml"
 kubectl port-forward --namespace mlflow service/mlflow 5000:5000 > "$logs/mlflow_forward.txt" 2>&1 & forwards="$forwards $!"
 export MLFLOW_TRACKING_URI=http://localhost:5000 MLFLOW_TRACKING_USERNAME=admin MLFLOW_TRACKING_PASSWORD=only-for-this-test
+export BIFOCAL_SERVE_IMAGE=localhost:5001/bifocal:serve
 export KUBECONFIG=${KUBECONFIG:-$HOME/.kube/config}
 timeout 120 sh -c "until curl --fail --silent $MLFLOW_TRACKING_URI/health > /dev/null; do sleep 2; done"
 
