@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,6 @@ def _write_collection(folder: Path, paths: Sequence[Path], table: Mapping[str, A
     writer.finish(captions)
     index = index_of_collection(Collection.open(folder / COLLECTION), None)
     index.bias = np.load(SHIPPED / BIAS) if (SHIPPED / BIAS).is_file() else None
-    index.description = replace(index.description, languages=["en"])
     index.write(folder / INDEX)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bifocal.progress import log_line
@@ -17,7 +16,6 @@ from bifocal.search.index.exact import rank
 from bifocal.search.index.format import Measured
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.vectors import unit_vectors
-from bifocal.text.languages import main_languages
 
 Array = NDArray[Any]
 K = 10
@@ -26,8 +24,6 @@ STANDARD_ERRORS = 1.645 * 2**0.5
 recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal distribution, and the difference of two means has
 twice the variance of one."""
 EXACT = "exact"
-LANGUAGE_ITEMS = 200
-"""Items whose captions are read for the languages of an index."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +43,7 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
     kept = np.flatnonzero(~exact.removed)
     vectors = exact.vectors if len(kept) == len(exact.ids) else exact.vectors[kept]
     bias = None if exact.bias is None else exact.bias[kept]
-    items = exact.items.take(kept)
-    description = replace(exact.description, factory=None, effort=None, languages=_languages(items))
-    index = SearchIndex(items, vectors, bias, description)
+    index = SearchIndex(exact.items.take(kept), vectors, bias, replace(exact.description, factory=None, effort=None))
     dimension = index.description.dimension
     factory: str | None = None if settings.factory == EXACT else settings.factory
     if factory == "auto":
@@ -64,13 +58,6 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
         index.description = replace(index.description, factory=factory)
         index.description = replace(index.description, effort=_least_effort(index, settings.recall, queries))
     return index
-
-
-def _languages(items: pa.Table) -> list[str]:
-    if "captions" not in items.column_names or not len(items):
-        return []
-    rows = np.linspace(0, len(items) - 1, min(len(items), LANGUAGE_ITEMS)).astype(int)
-    return main_languages(items["captions"].take(rows).to_pylist())
 
 
 def rebuilt(index: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:

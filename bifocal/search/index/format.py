@@ -40,7 +40,6 @@ class IndexDescription:
     candidates: int = 10  # of faiss for each result, which are then ranked by their float16 vectors
     measured: Measured | None = None
     metric: str = "cosine"
-    languages: list[str] = field(default_factory=list)  # ISO 639-1 codes of the captions, the most frequent first
 
     def write(self, directory: Path) -> None:
         """Write ``index.json``; a crash leaves no incomplete file."""

@@ -109,7 +109,7 @@ class Handlers:
         examples = [example.text for example in description.examples if example.item_id not in self.deletions]
         return Information(
             model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
-            languages=served.index.description.languages, accepts_images=served.accepts_images,
+            languages=description.languages, accepts_images=served.accepts_images,
             explains=served.pointer is not None, originals=settings.originals, deletes=settings.admin_key is not None,
             modes=served.search.modes, columns=description.columns, examples=examples,
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,

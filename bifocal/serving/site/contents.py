@@ -65,7 +65,7 @@ def write_collection(
         "max_words": Settings.max_words,
         "max_results": Settings.max_results,
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
-        "languages": served.index.description.languages,
+        "languages": description.languages,
         "examples": [example.text for example in description.examples],
         "columns": [describe_column(column, table[PREFIX + column.name]) for column in description.columns],
         "ids": ids,

@@ -50,7 +50,6 @@ def test_stage_writes_a_measured_and_calibrated_index(inputs: dict[str, Path], t
     assert (metrics["recall_at_10"], metrics["queries"]) == (1.0, 80)
     description = index.description
     assert description.factory is None
-    assert description.languages == ["en"]
     assert description.model == ModelIdentity("demo", "2", model_hash(ONNX))
     assert description.preprocessing == {"size": 128}
     assert description.measured is not None

@@ -1,4 +1,4 @@
-"""Description of a collection for clients: metadata, examples."""
+"""Description of a collection for clients: languages, metadata, examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from bifocal.search.collection.format import FOLDER as FOLDER_NAME
 from bifocal.search.filters import PREFIX
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.schema import Column
+from bifocal.text.languages import caption_languages
 
 FOLDER, DATE = PREFIX + FOLDER_NAME, PREFIX + DATE_NAME
 EXAMPLES = 6
@@ -22,6 +23,10 @@ MAX_VALUES = 500
 """Different values of a column that a client can choose from."""
 SAMPLE = 200
 """Items whose captions are read."""
+GROUP = 10
+"""Items whose captions are one text for the detection of a language."""
+RARE = 0.05
+"""Share of the captions below which a language is not named."""
 
 
 class Example(NamedTuple):
@@ -33,8 +38,9 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """Columns of metadata and examples of a collection."""
+    """Languages, columns of metadata and examples of a collection."""
 
+    languages: list[str]
     columns: list[Column]
     examples: list[Example]
 
@@ -47,6 +53,15 @@ def example_queries(captions: Mapping[str, Sequence[str]]) -> list[Example]:
             text = shortest.rstrip(" .")
             found.setdefault(text, Example(item_id, text))
     return [list(found.values())[row] for row in _spread(len(found), EXAMPLES)]
+
+
+def languages(captions: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the languages of the captions as ISO 639-1 codes, the most frequent first; empty without captions."""
+    first = [texts[0] for texts in captions.values() if texts]
+    groups = [first[start : start + GROUP] for start in range(0, len(first), GROUP)]
+    if not groups:
+        return []
+    return [code for code, share in caption_languages(groups).items() if share >= RARE and code != "unknown"]
 
 
 def columns(items: pa.Table) -> list[Column]:
@@ -75,10 +90,10 @@ def newest_rows(items: pa.Table) -> NDArray[np.int64]:
 
 
 def describe(ids: Sequence[str], rows: NDArray[np.int64], items: Items, table: pa.Table) -> Description:
-    """Return columns and examples of a collection, from items that are spread over its rows."""
+    """Return languages, columns and examples of a collection, from items that are spread over its rows."""
     chosen = sorted(ids[row] for row in rows[_spread(len(rows), SAMPLE)].tolist())
     captions = {item_id: items.captions(item_id) for item_id in chosen}
-    return Description(columns(table), example_queries(captions))
+    return Description(languages(captions), columns(table), example_queries(captions))
 
 
 def _spread(count: int, wanted: int) -> list[int]:

@@ -145,7 +145,7 @@ def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
 
 def test_information_names_what_the_page_needs(server: Server) -> None:
     information = json.loads(server.get("/api/v1/info")[1])
-    assert information["languages"] == []  # the run has no index, whose description names them
+    assert information["languages"] == ["en"]
     assert (information["items"], information["explains"], information["accepts_images"]) == (256, True, True)
     assert len(information["examples"]) == 6
     assert all(len(ids(server.search(text=text, k=1))) == 1 for text in information["examples"][:2])
