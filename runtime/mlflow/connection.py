@@ -17,8 +17,8 @@ from runtime.tracking_store import project_folder, project_store, tracking_uri
 EXPERIMENT = "bifocal"
 # Let the server send and take the files itself: otherwise MLflow 3.17 names addresses of its bucket, which a network
 # policy, or the network of this machine, may not reach.
-for _direction in ("DOWNLOAD", "UPLOAD"):
-    os.environ.setdefault(f"MLFLOW_ENABLE_PROXY_MULTIPART_{_direction}", "false")
+for _name in ("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD"):
+    os.environ.setdefault(_name, "false")
 
 
 def connect() -> mlflow.MlflowClient:

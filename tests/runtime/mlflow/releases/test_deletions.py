@@ -5,13 +5,14 @@ from typing import Any
 import mlflow
 import pytest
 
+from runtime.mlflow.connection import connect
 from runtime.mlflow.releases.deletions import LONGEST, RegistryDeletions, read_deletions
 
 IDS = ["00003", "shop/日本 1.jpg", "../a b%20c", "item-", "x" * LONGEST]
 
 
 def register(name: str) -> None:
-    client = mlflow.MlflowClient()
+    client = connect()
     run = client.create_run(client.create_experiment("runs"))
     client.create_registered_model(name)
     client.create_model_version(name, run.info.artifact_uri, run.info.run_id)
