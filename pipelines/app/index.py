@@ -81,7 +81,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     from pipelines.app.indexing.encoders import encoder_folder
     from pipelines.app.indexing.folder import index_folder
 
-    folder.mkdir(parents=True, exist_ok=True)  # an error before a download
+    folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before a download
     if section["run"] is None:
         named = None if section["weights"] is None else Path(section["weights"])
         encoders, bank = encoder_folder(section["encoder"], named), None

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import boto3
 import numpy as np
@@ -26,16 +27,16 @@ from botocore.httpsession import URLLib3Session
 from PIL import Image
 
 from bifocal.progress import log_line
+from bifocal.search.collection import format
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import DATE, Description
-from bifocal.search.collection.format import FOLDER as FOLDER_COLUMN
 from bifocal.search.collection.origins import TIME
 from bifocal.search.collection.writer import CollectionWriter, Item
 from runtime.s3.errors import StorageError
 from runtime.s3.remote_images import remote_source
-from tests.components.embed_collection.conftest import embed, inputs, untracked  # noqa: F401
+from tests.components.embed_collection.conftest import embed
 from tests.mlflow_server import free_port
 
+pytest_plugins = ["tests.components.embed_collection.conftest"]
 OBJECTS = int(os.environ.get("OBJECTS", "100000"))
 CHANGED, NEW, DELETED, MOST = 60, 40, 20, 200
 BUCKET, FOLDER = "bifocal-refresh", "photos"
@@ -97,14 +98,14 @@ def write_former(folder: Path, address: str, few: Collection) -> None:
     source = remote_source(address, folder.with_name("copy"), folder)
     model = few.description
     writer = CollectionWriter(
-        folder, Description(model.model, address, model.dimension, None, model.preprocessing), 10_000
+        folder, format.Description(model.model, address, model.dimension, None, model.preprocessing), 10_000
     )
     vector = np.eye(model.dimension)[0]
     for entry, state in zip(source.entries, source.states(source.entries), strict=True):
         digest = hashlib.sha256(entry.item_id.encode()).hexdigest()
         writer.add(Item(entry.item_id, entry.image, digest, 8, 8, tuple(state.tolist())), vector)
     names = [entry.item_id for entry in source.entries]
-    columns = {"item_id": names, FOLDER_COLUMN: [""] * len(names), DATE: pa.nulls(len(names), TIME)}
+    columns = {"item_id": names, format.FOLDER: [""] * len(names), format.DATE: pa.nulls(len(names), TIME)}
     writer.finish({}, pa.table(columns))
 
 
@@ -133,11 +134,11 @@ class Requests:
 
 @pytest.mark.timeout(3600)
 def test_a_refresh_costs_what_changed(
-    server: str, inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,  # noqa: F811
-) -> None:  # fmt: skip
+    server: str, inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     requests, pages = Requests(URLLib3Session.send), -(-OBJECTS // 1000)
     monkeypatch.setattr(URLLib3Session, "send", lambda session, request: requests.send(session, request))
-    options = {"source": f"{server}/{FOLDER}", "items_per_shard": 10_000, "regions": False}
+    options: dict[str, Any] = {"source": f"{server}/{FOLDER}", "items_per_shard": 10_000, "regions": False}
     embed(inputs, tmp_path / "few", **options | {"source": f"{server}/few"})
     write_former(tmp_path / "former", f"{server}/{FOLDER}", Collection.open(tmp_path / "few"))
     changed = {f"{FOLDER}/{number:06d}.png": OBJECTS + number for number in range(0, CHANGED * 7, 7)}
