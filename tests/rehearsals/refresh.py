@@ -33,10 +33,10 @@ from bifocal.search.collection.origins import TIME
 from bifocal.search.collection.writer import CollectionWriter, Item
 from runtime.s3.errors import StorageError
 from runtime.s3.remote_images import remote_source
-from tests.components.embed_collection.conftest import embed
+from tests.components.embed_collection.conftest import embed, inputs, untracked
 from tests.mlflow_server import free_port
 
-pytest_plugins = ["tests.components.embed_collection.conftest"]
+__all__ = ["inputs", "untracked"]  # fixtures of this file, too
 OBJECTS = int(os.environ.get("OBJECTS", "100000"))
 CHANGED, NEW, DELETED, MOST = 60, 40, 20, 200
 BUCKET, FOLDER = "bifocal-refresh", "photos"
