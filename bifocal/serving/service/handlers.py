@@ -1,5 +1,6 @@
 """Answers of the API: from requests to results, heatmaps and thumbnails of the generation in use."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -102,14 +103,15 @@ class Handlers:
         """Return the number of items that are not deleted."""
         return len(served) - self.deletions.rows(served.index).count
 
-    def information(self, client: str = "") -> Information:
+    async def information(self, client: str = "") -> Information:
         """Return model, columns of metadata, examples and limits."""
         served, settings = self.generation_for(client).served, self.settings
         description = served.description
+        languages = await asyncio.to_thread(lambda: description.languages)
         examples = [example.text for example in description.examples if example.item_id not in self.deletions]
         return Information(
             model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
-            languages=description.languages, accepts_images=served.accepts_images,
+            languages=languages, accepts_images=served.accepts_images,
             explains=served.pointer is not None, originals=settings.originals, deletes=settings.admin_key is not None,
             modes=served.search.modes, columns=description.columns, examples=examples,
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,

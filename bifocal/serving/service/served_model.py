@@ -76,7 +76,7 @@ class ServedModel:
 
     @cached_property
     def description(self) -> Description:
-        """Languages, metadata and examples of the collection."""
+        """Metadata, examples and languages of the collection."""
         return describe(self.index.ids, np.flatnonzero(~self.index.removed), self.items, self.index.items)
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -38,11 +39,16 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """Languages, columns of metadata and examples of a collection."""
+    """Columns of metadata and examples of a collection, and captions by item, spread over its rows."""
 
-    languages: list[str]
     columns: list[Column]
     examples: list[Example]
+    captions: Mapping[str, Sequence[str]]
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """Languages of the captions. The first text of a process takes a second: profiles of languages are read."""
+        return languages(self.captions)
 
 
 def example_queries(captions: Mapping[str, Sequence[str]]) -> list[Example]:
@@ -90,10 +96,10 @@ def newest_rows(items: pa.Table) -> NDArray[np.int64]:
 
 
 def describe(ids: Sequence[str], rows: NDArray[np.int64], items: Items, table: pa.Table) -> Description:
-    """Return languages, columns and examples of a collection, from items that are spread over its rows."""
+    """Return the description of a collection."""
     chosen = sorted(ids[row] for row in rows[_spread(len(rows), SAMPLE)].tolist())
     captions = {item_id: items.captions(item_id) for item_id in chosen}
-    return Description(languages(captions), columns(table), example_queries(captions))
+    return Description(columns(table), example_queries(captions), captions)
 
 
 def _spread(count: int, wanted: int) -> list[int]:

@@ -84,6 +84,7 @@ class Reloader:
         self._key, self.failure, self._logged, self.generation = key, None, None, generation
         served = generation.served
         self.on_swap(served)
+        asyncio.get_running_loop().run_in_executor(None, lambda: served.description.languages)  # before the page asks
         logger.info("model in use", extra={"fields": {"model": served.version.model, "items": len(served)}})
 
     def _load(self, key: str) -> ServedModel:

@@ -37,7 +37,7 @@ def api_router(handlers: Handlers) -> APIRouter:
     @router.get("/info")
     async def info(request: Request) -> Information:
         """Return the facts on the page: model, columns of metadata, examples, limits."""
-        return handlers.information(client_of(request))
+        return await handlers.information(client_of(request))
 
     @router.post("/search", response_model=Results)
     async def search(body: SearchRequest, request: Request) -> Response:

@@ -62,7 +62,7 @@ def test_the_service_answers_without_a_point(run: Path) -> None:
         return (await handlers.explain(item, "a red fox and a cat")).phrases
 
     fox, cat = asyncio.run(explain())
-    assert handlers.information().explains
+    assert asyncio.run(handlers.information()).explains
     assert (fox.text, fox.point, fox.heatmap) == ("red fox", None, None)
     assert fox.probability is not None
     assert 0 <= fox.probability < 1
