@@ -48,8 +48,9 @@ class SentenceSimilarity:
 
     def _similarities(self, phrase: str) -> Array:
         vectors = unit(run_graph(self.graph, self.tokenizer.batch([phrase, PROMPT.format(phrase)]))[0])
-        nearest = np.maximum.reduceat(vectors @ self.synonyms.T, self.starts, axis=1)
-        similarities: Array = (nearest + vectors @ self.definitions.T).mean(axis=0) / 2
+        # One product for each vector: BLAS needs five times as long for both at once.
+        nearest = np.maximum.reduceat([self.synonyms @ vector for vector in vectors], self.starts, axis=1)
+        similarities: Array = (nearest + [self.definitions @ vector for vector in vectors]).mean(axis=0) / 2
         return similarities
 
 
