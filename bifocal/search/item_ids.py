@@ -24,10 +24,19 @@ class ItemIds(Sequence[str]):
         different: number of their different ids.
     """
 
+    _rows: NDArray[np.int64]
+    _hashes: NDArray[np.int64]
+    present: int
+    different: int
+
     def __init__(
         self, column: pa.ChunkedArray, removed: NDArray[np.bool_] | None = None, known: "ItemIds | None" = None
     ) -> None:
         self._ids, self._removed = one_chunk(column), np.zeros(len(column), bool) if removed is None else removed
+        if known is not None and not self._removed.any():
+            self._rows, self._hashes = known._rows, known._hashes
+            self.present, self.different = known.present, known.different
+            return
         if known is None:
             hashes = np.fromiter(map(hash, self._ids.to_pylist()), np.int64, len(column))
             rows = np.argsort(hashes, kind="stable")
@@ -35,8 +44,7 @@ class ItemIds(Sequence[str]):
         else:
             hashes, rows = known._hashes, known._rows
         kept = ~self._removed[rows]
-        self._rows: NDArray[np.int64] = rows[kept]
-        self._hashes: NDArray[np.int64] = hashes[kept]
+        self._rows, self._hashes = rows[kept], hashes[kept]
         repeated = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
         same_hash = [self[row] for row in self._rows[np.union1d(repeated, repeated + 1)].tolist()]
         self.present = len(self._rows)
