@@ -19,3 +19,19 @@ class Backbone(Protocol):
 
     def download_url(self) -> str:
         """Return the address of the library's weights, for a download by hand."""
+
+
+class DescribedBackbone:
+    """A backbone that reads squares of ``size``, cut from images of ``scaled`` pixels if ``resize`` is "crop"."""
+
+    name: str
+    model_arguments: dict[str, Any]
+    resize: str
+
+    def describe(self) -> dict[str, Any]:
+        preprocessing = ("size", "resize", "interpolation", "mean", "std", *(["scaled"] * (self.resize == "crop")))
+        return {
+            "backbone": self.name,
+            "model_arguments": self.model_arguments,
+            "preprocessing": {name: getattr(self, name) for name in preprocessing},
+        }

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from bifocal.backbones.base import DescribedBackbone
 from bifocal.backbones.hub import file_address
 from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.datasets.resizing import resize_image, resize_shorter
@@ -20,7 +21,7 @@ RESIZE = {"shortest": "crop", "squash": "square"}
 INSTALL = "open_clip is not installed: pip install 'bifocal-vse[clip]'"
 
 
-class OpenClipBackbone:
+class OpenClipBackbone(DescribedBackbone):
     """Both towers of a frozen open_clip model ("ViT-B-32"), random until the weights of ``tag`` are loaded."""
 
     classifier_prefix = ""
@@ -51,23 +52,10 @@ class OpenClipBackbone:
                 f"{name} takes images of {height} x {width} pixels, resized by {config['resize_mode']!r}: expected a "
                 f"square, and one of {', '.join(RESIZE)}"
             )
-        self.size, self.resize = int(height), RESIZE[config["resize_mode"]]
+        self.size = self.scaled = int(height)
+        self.resize = RESIZE[config["resize_mode"]]
         self.mean, self.std = tuple(config["mean"]), tuple(config["std"])
         self.interpolation: str = config["interpolation"]
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "backbone": self.name,
-            "model_arguments": self.model_arguments,
-            "preprocessing": {
-                "size": self.size,
-                "resize": self.resize,
-                "interpolation": self.interpolation,
-                "mean": self.mean,
-                "std": self.std,
-                **({"scaled": self.size} if self.resize == "crop" else {}),
-            },
-        }
 
     def pretrained_state(self) -> dict[str, Tensor]:
         """Download and return the published weights of both towers."""

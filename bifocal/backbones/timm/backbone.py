@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from bifocal.backbones.base import DescribedBackbone
 from bifocal.backbones.hub import file_address
 from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.backbones.timm.config import BackboneConfig
@@ -18,7 +19,7 @@ from bifocal.registry import suggest
 Pooling = Literal["network", "class_and_mean"]
 
 
-class TimmBackbone:
+class TimmBackbone(DescribedBackbone):
     """A frozen timm model with random weights; without its classifier, unless ``with_classifier``."""
 
     def __init__(self, config: BackboneConfig, with_classifier: bool = False) -> None:
@@ -47,21 +48,6 @@ class TimmBackbone:
     @property
     def device(self) -> torch.device:
         return cast(torch.device, next(self.network.parameters()).device)
-
-    def describe(self) -> dict[str, Any]:
-        scaled = {"scaled": self.scaled} if self.resize == "crop" else {}
-        return {
-            "backbone": self.name,
-            "model_arguments": self.model_arguments,
-            "preprocessing": {
-                "size": self.size,
-                "resize": self.resize,
-                "interpolation": self.interpolation,
-                "mean": self.mean,
-                "std": self.std,
-                **scaled,
-            },
-        }
 
     def pretrained_state(self) -> dict[str, Tensor]:
         """Download and return timm's weights of this model."""

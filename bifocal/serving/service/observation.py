@@ -18,16 +18,16 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 COUNTS = (0, 1, 5, 10, 25, 50, 100)
 
 
-class JSONFormatter(logging.Formatter):
-    """Formatter that writes a record as one line of JSON; ``extra={"fields": ...}`` adds keys.
-
-    Args:
-        redact: hides credentials in a text.
-    """
+class RedactingFormatter(logging.Formatter):
+    """Formatter that hides credentials in its lines by ``redact``."""
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         super().__init__()
         self._redact = redact
+
+
+class JSONFormatter(RedactingFormatter):
+    """Formatter that writes a record as one line of JSON; ``extra={"fields": ...}`` adds keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -41,16 +41,8 @@ class JSONFormatter(logging.Formatter):
         )
 
 
-class TextFormatter(logging.Formatter):
-    """Formatter that writes a record as one line for a terminal.
-
-    Args:
-        redact: hides credentials in a text.
-    """
-
-    def __init__(self, redact: Callable[[str], str] = str) -> None:
-        super().__init__()
-        self._redact = redact
+class TextFormatter(RedactingFormatter):
+    """Formatter that writes a record as one line for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
