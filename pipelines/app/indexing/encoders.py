@@ -11,6 +11,7 @@ from types import MappingProxyType
 from bifocal.backbones.hub import download
 from bifocal.durable import write_once
 from bifocal.export.cache import cache_folder
+from bifocal.progress import log_line
 from bifocal.serving.towers import is_towers
 from bifocal.text.transformer.hub import find_folder
 from pipelines.app.training.backbones import WEIGHTS_VARIABLE
@@ -144,6 +145,7 @@ def _small_encoders(weights: Path | None) -> Path:
         from bifocal.export.class_sentences import export_class_sentences
         from pipelines.app.training.pointing import head_of_weights
 
+        log_line("exporting the encoders to ONNX: once on this machine, for about a minute")
         export_class_sentences(head_of_weights(named), folder)
 
     return _exported(sorted(named.rglob("*.safetensors")), export)
