@@ -1,6 +1,9 @@
 """Is the feature store as fast as memory, and does decoding keep up with the network?
 
-    python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
+    python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...] [--onnx BACKBONE ...]
+
+With --onnx, only the extraction of the last map of timm backbones is measured: its CPU time, with the decoding of the
+images, relative to ONNX Runtime on the exported network and the same batches, in turn.
 
 Extraction and a bare forward pass take turns on the same batches, so both see the same machine. The ratio is the
 median over the turns. The reported memory is the peak of extraction minus the peak of the forward pass. Proposals also
@@ -20,15 +23,19 @@ import numpy as np
 import psutil
 import torch
 from PIL import Image
+from torch import nn
+from torchvision.transforms.functional import center_crop
 
-from benchmarks.common import Report
+from benchmarks.common import Report, cpu_seconds
+from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.whitening import Whitening
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.base import FeatureExtractor
-from bifocal.features.extraction import NetworkFeatures, write_features
+from bifocal.features.extraction import CPU_BATCH, NetworkFeatures, write_features
 from bifocal.features.extractors import RMAC, Grid, MultiLevel, Proposals, Regions, TenCrop
+from bifocal.serving.sessions import open_session, run_graph
 
 REGIONS, DIM, BATCH = 36, 2048, 192
 
@@ -144,6 +151,44 @@ def extraction_speed(
     report.add(f"{name}, peak memory beyond the forward pass", beyond, "MB", at_most=1000)
 
 
+def onnx_ratio(report: Report, name: str, dataset: Dataset, folder: Path, turns: int = 7) -> None:
+    """Compare the CPU time of extraction with ONNX Runtime on the exported network, with the same threads."""
+    extractor, image_ids = Grid(name), [str(image_id) for image_id in dataset.images["image_id"][:32]]
+    reader = NetworkFeatures(extractor, dataset, batch_size=32)
+    pixels = torch.stack([image for batch in reader.batches(image_ids) for image in batch])
+    batches = np.split(center_crop(pixels, extractor.backbone.size).numpy(), len(image_ids) // CPU_BATCH)
+    network, file = LastMap(extractor.backbone).eval(), folder / f"{name}.onnx"
+    torch.onnx.export(network, (torch.from_numpy(batches[0]),), file, verbose=False)
+    session = open_session(file, torch.get_num_threads())
+    expected = np.concatenate([run_graph(session, (batch,))[0] for batch in batches])
+    found = torch.stack([regions.features for _, regions in reader.read(image_ids)]).numpy()
+    error = np.abs(found - expected.reshape(*expected.shape[:2], -1).transpose(0, 2, 1)).max() / np.abs(expected).max()
+    times = [
+        (
+            cpu_seconds(lambda: list(reader.read(image_ids))),
+            cpu_seconds(lambda: [run_graph(session, (b,)) for b in batches]),
+        )
+        for _ in range(turns)
+    ]
+    ours, theirs = 1000 * np.median(times, axis=0) / len(image_ids)
+    report.add(
+        f"{name}, extraction over ONNX Runtime", float(np.median([mine / bare for mine, bare in times])), at_most=1.15,
+        reference=f"{ours:.0f} and {theirs:.0f} ms per image, decoding included; load {psutil.getloadavg()[0]:.1f}",
+    )  # fmt: skip
+    report.add(f"{name}, largest difference of the features, relative", float(error), at_most=1e-3)
+
+
+class LastMap(nn.Module):
+    """A backbone from pixels to its last map."""
+
+    def __init__(self, backbone: TimmBackbone) -> None:
+        super().__init__()
+        self.backbone, self.network = backbone, backbone.network
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.backbone.feature_map(pixels, None)
+
+
 class PeakMemory:
     """Measures the peak resident memory inside a ``with``, which may be entered again, every 50 ms.
 
@@ -191,8 +236,16 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=512, help="images to extract")
     parser.add_argument("--extractors", nargs="*", default=list(EXTRACTORS), choices=list(EXTRACTORS))
     parser.add_argument("--extraction-only", action="store_true", help="skip the store")
+    parser.add_argument("--onnx", nargs="+", default=[], metavar="BACKBONE", help="compare with ONNX Runtime only")
     options = parser.parse_args()
     report = Report("speed.features")
+    if options.onnx:
+        with tempfile.TemporaryDirectory() as folder:
+            dataset = photographs(Path(folder) / "dataset", 32)
+            for name in options.onnx:
+                onnx_ratio(report, name, dataset, Path(folder))
+        report.write()
+        return
     for measure in () if options.extraction_only else (gather_speed, resident_memory):
         with tempfile.TemporaryDirectory() as folder:
             measure(report, Path(folder))
