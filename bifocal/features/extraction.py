@@ -1,6 +1,7 @@
 """Extraction: decode images in threads, run the network, write the feature store."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,7 @@ from bifocal.backbones.folding import folded
 from bifocal.datasets import Dataset, open_image
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
+from bifocal.features.crops import CellExtractor, extract_cells
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.ground_truth import training_boxes
 from bifocal.features.writer import FeatureWriter
@@ -36,6 +38,7 @@ class NetworkFeatures:
     def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
         self.extractor, self.dataset, self.batch_size = extractor, dataset, batch_size
         self.regions, self.dim = extractor.regions, extractor.dim
+        self.graph_cells: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # in place of the extractor's
         self._truth: dict[str, Tensor] = {}
         if isinstance(extractor, BoxExtractor) and extractor.truth_regions:
             self._truth = training_boxes(dataset, extractor.truth_regions)
@@ -49,12 +52,15 @@ class NetworkFeatures:
         network = backbone.network
         device = next(network.parameters()).device
         on_cpu = device.type == "cpu"
-        if on_cpu and isinstance(self.extractor, TimmExtractor):
+        extract = self.extractor.extract
+        if self.graph_cells is not None and isinstance(self.extractor, CellExtractor):
+            extract = partial(extract_cells, cells=self.graph_cells, crop=self.extractor.crop_side)
+        elif on_cpu and isinstance(self.extractor, TimmExtractor):
             backbone.network = folded(network, self.extractor.tapped)
         try:
             for images in self.batches(image_ids, min(self.batch_size, CPU_BATCH) if on_cpu else self.batch_size):
                 with torch.inference_mode(), torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
-                    regions = self.extractor.extract(images)
+                    regions = extract(images)
                 yield from zip(image_ids[start : start + len(images)], regions, strict=True)
                 start += len(images)
         finally:

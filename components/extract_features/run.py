@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets import read_dataset
+from bifocal.export.extraction import use_onnx
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
 from bifocal.features.source import open_source
@@ -23,6 +24,7 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
         seed=params.seed,
         sharded=count > 1,
     )
+    use_onnx(source, metadata, features, len(tables.images))
     image_ids = list(items_of_shard([str(image_id) for image_id in tables.images["image_id"]], shard))
     writer = FeatureWriter(
         features,

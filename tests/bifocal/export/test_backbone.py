@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 
 from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.datasets import open_image
-from bifocal.export.backbone import GRAPH, PREPROCESSING, compare_backbone, export_backbone, exportable_extractor
+from bifocal.export.backbone import PREPROCESSING, compare_backbone, export_backbone, exportable_extractor
+from bifocal.export.extraction import GRAPH
 from bifocal.features import FeatureWriter
 from bifocal.features.base import GridExtractor
 from bifocal.registry import build

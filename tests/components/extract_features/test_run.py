@@ -1,5 +1,7 @@
 """Stage extract_features on small scenes: weights of every source, shards, and runs that are killed."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from bifocal.backbones.weights import trained as trained_weights
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore, open_features
+from bifocal.features.base import ImageRegions
+from bifocal.features.extraction import write_features
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
 from components.extract_features import run as stage
@@ -82,6 +86,33 @@ def test_run_killed_in_training_and_extraction_resumes_to_the_same_bytes(
     folder, metrics = trained
     assert stage.run(validated(), dataset=dataset, features=tmp_path) == metrics
     assert artifact(tmp_path) == artifact(folder)
+
+
+def test_onnx_runtime_fills_the_store_also_after_a_kill(
+    dataset: Path, trained: tuple[Path, dict[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = validated(weights={"name": "FromFile", "path": str(trained[0] / "weights.safetensors")})
+    monkeypatch.setattr("bifocal.export.extraction.FEWEST", 24)
+    folder, killed = tmp_path / "features", empty(tmp_path / "killed")
+    stage.run(params, dataset=dataset, features=empty(folder))
+    of_torch, of_onnx = (FeatureStore(each).gather(range(24)) for each in (trained[0], folder))
+    torch.testing.assert_close(of_onnx.features, of_torch.features, rtol=2e-3, atol=1e-3)
+    assert of_onnx.boxes.equal(of_torch.boxes)
+    with monkeypatch.context() as patch:
+        patch.setattr("bifocal.features.extractors.grid.Grid.extract", _die)  # torch would call it
+        patch.setattr(
+            stage, "write_features", lambda records, *args, **named: write_features(_first(records), *args, **named)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            stage.run(params, dataset=dataset, features=killed)
+    assert len(FeatureStore(killed)) == 7
+    stage.run(params, dataset=dataset, features=killed)
+    assert artifact(killed) == artifact(folder)
+
+
+def _first(records: Iterator[tuple[str, ImageRegions]]) -> Iterator[tuple[str, ImageRegions]]:
+    yield from islice(records, 10)
+    raise KeyboardInterrupt
 
 
 def _die(*_: Any, **__: Any) -> None:
