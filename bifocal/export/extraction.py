@@ -38,7 +38,11 @@ def use_onnx(source: FeatureSource, metadata: Mapping[str, Any], folder: Path, i
     if extractor is None:
         return
     with TemporaryDirectory() as temporary:
-        write_backbone(metadata, folder / WEIGHTS_FILE, Path(temporary))
+        try:
+            write_backbone(metadata, folder / WEIGHTS_FILE, Path(temporary))
+        except Exception as error:  # the exporter raises errors of many classes
+            log_line(f"torch computes the features, since their graph cannot be exported: {error}")
+            return
         session = open_session(Path(temporary) / GRAPH, torch.get_num_threads())
     size = metadata["preprocessing"]["size"]
     with torch.inference_mode():

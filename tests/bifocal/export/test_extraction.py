@@ -73,6 +73,20 @@ def test_features_are_those_of_torch_and_the_export_copies_the_graph(
     assert (tmp_path / "onnx" / GRAPH).is_file()
 
 
+def test_torch_computes_features_without_a_graph(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no operator aten::unknown")
+
+    monkeypatch.setattr("bifocal.export.extraction.write_backbone", fail)
+    source, metadata, _ = opened(dataset, tmp_path)
+    use_onnx(source, metadata, tmp_path, FEWEST)
+    assert isinstance(source, NetworkFeatures)
+    assert source.graph_cells is None
+    assert "no operator aten::unknown" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("arguments", "images"), [({}, FEWEST - 1), ({"resize": "aspect"}, FEWEST)])
 def test_torch_computes_few_features_and_those_of_images_that_keep_their_shape(
     dataset: Dataset, arguments: dict[str, Any], images: int, tmp_path: Path
