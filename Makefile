@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-plan rehearse-refresh rehearse-year mlflow clean
+.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-plan rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -60,6 +60,10 @@ rehearse-plan: setup
 # A refresh of 100,000 objects on S3, of which 100 changed.
 rehearse-refresh: setup
 	pytest tests/rehearsals/refresh.py --numprocesses 0 --capture no
+
+# Random promotions, rollbacks, refreshes, additions and deletions, killed at random writes to the registry.
+rehearse-moves: setup
+	MOVES=$(or $(MOVES),2000) pytest tests/pipelines/commands/test_moves.py --numprocesses 0 --capture no --timeout 0
 
 # A year of weekly albums, promotions and deletions with MLflow on PostgreSQL and two replicas behind nginx, which are killed;
 # WEEKS=8 has all of the events once.
