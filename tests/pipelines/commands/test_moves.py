@@ -23,7 +23,7 @@ from tests.rehearsals.year.fleet import Truth
 from tests.rehearsals.year.operation import Archive, Run, rollback, train
 
 MOVES = int(os.environ.get("MOVES", "12"))
-MODEL, VERSIONS, MOST_WRITES = "bifocal", 3, 24
+MODEL, VERSIONS, MOST_WRITES, MOST_IMAGES = "bifocal", 3, 24, 30
 WRITES = (
     "create_run", "delete_model_version_tag", "delete_registered_model_alias", "delete_registered_model_tag",
     "log_artifact", "log_artifacts", "log_dict", "set_model_version_tag", "set_registered_model_alias",
@@ -40,7 +40,8 @@ class World:
 
     def __init__(self, demo: TrainedModel, folder: Path, random: np.random.Generator) -> None:
         self.random, self.archive, self.deleted = random, Archive(demo, Truth({})), set[str]()
-        self.archive.add("first", 1)
+        self.albums = 1
+        self.archive.add("1", 1)
         self.runs = [train(demo, folder / str(number), number) for number in range(VERSIONS)]
         self._promote(self.runs[0])
 
@@ -78,11 +79,15 @@ class World:
         assert self.served() == set(self.archive.items) - read_deletions(MODEL)
 
     def add(self) -> None:
-        self.archive.add(f"{len(self.archive.items)}", 1)
+        """Remove the files of deleted images, add others, and refresh."""
+        self.archive.items = [item for item in self.archive.items if item not in self.deleted]
+        if len(self.archive.items) < MOST_IMAGES:
+            self.albums += 1
+            self.archive.add(f"{self.albums}", 1)
         self.refresh()
 
     def delete(self) -> None:
-        item = str(self.random.choice(self.archive.items))
+        item = str(self.random.choice(self.archive.items[1:]))  # a collection without images is an error
         RegistryDeletions(MODEL).add(item)
         self.deleted.add(item)
 
