@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 from pathlib import Path
-from socket import IPPROTO_TCP, getaddrinfo
+from socket import IPPROTO_TCP, gaierror, getaddrinfo
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -31,10 +31,10 @@ def read_reports(
     for service in [address for name in services for address in _addresses(name)]:
         try:
             content = _get(f"{service.rstrip('/')}/api/v1/comparison", key)
-        except URLError:
+        except OSError as error:  # a pod that ends may close the connection without an answer
             if folder is None:
                 raise
-            stopped = f"{service} does not answer"
+            stopped = f"{service} does not answer: {error}"
             continue
         if content["state"] != RUNNING:
             stopped = str(content["state"])
@@ -68,7 +68,10 @@ def _addresses(service: str) -> list[str]:
     if not service.startswith(DNS):
         return [service]
     parts = urlsplit(service.removeprefix("dns+"))
-    found = getaddrinfo(parts.hostname, parts.port or 80, proto=IPPROTO_TCP)
+    try:
+        found = getaddrinfo(parts.hostname, parts.port or 80, proto=IPPROTO_TCP)
+    except gaierror:  # a headless Service without a ready pod: the name itself is the service that does not answer
+        return [f"http://{parts.netloc}"]
     hosts = sorted({str(entry[4][0]) for entry in found})
     return [f"http://{f'[{host}]' if ':' in host else host}:{parts.port or 80}" for host in hosts]
 

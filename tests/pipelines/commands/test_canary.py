@@ -1,6 +1,8 @@
 """The command on reports of simulated clients, with a real registry and a real promotion."""
 
+import socket
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
+from bifocal.serving.canary import services as module
 from bifocal.serving.canary.report import Release, Report
-from bifocal.serving.canary.services import _addresses
+from bifocal.serving.canary.services import _addresses, read_reports
 from pipelines.__main__ import main
 from runtime.artifacts import write_json
 from runtime.mlflow.registry import RELEASE_TAG
@@ -93,6 +96,25 @@ def test_a_name_stands_for_all_of_its_addresses() -> None:
     with serve_reports([{"state": "running", "report": report_of(GOOD, GOOD, 100).to_json()}]) as (service,):
         port = service.split(":")[2].split("/")[0]
     assert f"http://127.0.0.1:{port}" in _addresses(f"dns+http://localhost:{port}")
+
+
+def test_replicas_that_end_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        service = f"http://127.0.0.1:{server.getsockname()[1]}"
+        report, stopped = read_reports([service], folder=tmp_path)
+    assert report is None
+    assert stopped is not None
+    assert stopped.startswith(f"{service} does not answer: ")
+
+    def find_no_pod(*arguments: object, **options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_no_pod)
+    monkeypatch.setattr(module, "getaddrinfo", find_no_pod)
+    _, stopped = read_reports(["dns+http://search-replicas:8080"], folder=tmp_path)
+    assert stopped is not None
+    assert stopped.startswith("http://search-replicas:8080 does not answer: ")
 
 
 def test_a_worse_candidate_is_withdrawn_despite_its_ranks(versions: tuple[int, int], artifacts: Path) -> None:
