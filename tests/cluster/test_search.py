@@ -1,4 +1,4 @@
-"""The search service of ``deploy/`` on a cluster: pods deleted and updated under load, deletions, another release.
+"""The search service of ``deploy/`` on a cluster: pods deleted and updated under load, deletions, releases, canaries.
 
 ``BIFOCAL_SERVE_IMAGE`` names the image of the service that the nodes can pull; its tests are skipped without it.
 """
@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -36,6 +38,34 @@ while not stop.is_set():
     time.sleep(0.05)
 print(json.dumps([answers, failures]))
 """.replace("KEY", KEY)
+# Runs in a pod: 200 clients search at every replica; they choose first results, with 'all' of the candidate too.
+CHOICES = """
+import json, random, socket, sys, threading, time, urllib.request
+stop, answers = threading.Event(), 0
+threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+def ask(address, path, body):
+    client = f"client {random.randrange(200)}"
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer KEY", "bifocal-client": client}
+    request = urllib.request.Request(f"http://{address}:8080/api/v1/{path}", json.dumps(body).encode(), headers)
+    return urllib.request.urlopen(request, timeout=20).read()
+while not stop.is_set():
+    try:
+        found = socket.getaddrinfo("search-replicas.search", 8080, type=socket.SOCK_STREAM)
+        for address in sorted({entry[4][0] for entry in found}):
+            answer = json.loads(ask(address, "search", {"text": "a red star", "k": 5}))
+            answers += 1
+            if answer.get("answer") and (answer["model"] == sys.argv[1] or "all" in sys.argv):
+                ask(address, "click", {"answer": answer["answer"], "item": answer["results"][0]["id"]})
+    except OSError:
+        pass  # the name has the address of a removed replica for some seconds
+    time.sleep(0.05)
+print(json.dumps([answers, []]))
+""".replace("KEY", KEY)
+# The rule of the canaries: clients that choose no result of the candidate withdraw it.
+RULE = {
+    "searches": 200, "least_searches": 100, "error_rate": 0.05, "max_rises": {"errors": 0.1},
+    "max_drops": {"clicks": 0.5}, "max_ratios": {},
+}  # fmt: skip
 # Asks each replica once.
 EACH = """
 import json, socket, urllib.request
@@ -86,39 +116,24 @@ class Service:
             assert time.monotonic() < deadline, answers
             time.sleep(2)
 
-    def load(self) -> subprocess.Popen[str]:
-        """Start a client that asks by the Service until its input is closed."""
-        return self._exec(LOAD, "http://search.search")
-
     def _client(self, script: str) -> str:
-        process = self._exec(script)
+        process = self.start(script)
         output, error = process.communicate()
         assert process.returncode == 0, error
         return output
 
-    def _exec(self, script: str, *arguments: str) -> subprocess.Popen[str]:
-        call = [
-            "kubectl",
-            "exec",
-            "--stdin",
-            "--namespace",
-            CLIENTS,
-            "client",
-            "--",
-            "python",
-            "-c",
-            script,
-            *arguments,
-        ]
+    def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a client that runs until its input is closed."""
+        call = ["kubectl", "exec", "--stdin", "--namespace", CLIENTS, "client", "--", "python", "-c", script]
         pipe = subprocess.PIPE
         return subprocess.Popen([*call, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 class Load:
-    """Queries of a client during a block, none of which may fail."""
+    """Queries of clients during a block, none of which may fail."""
 
-    def __init__(self, service: Service) -> None:
-        self.process = service.load()
+    def __init__(self, service: Service, script: str = LOAD, *arguments: str) -> None:
+        self.process = service.start(script, *(arguments or ("http://search.search",)))
 
     def __enter__(self) -> None:
         time.sleep(3)
@@ -218,6 +233,54 @@ def test_replicas_follow_a_promotion_and_a_rollback(cluster: Cluster, registry: 
         cluster.pipelines("promote", "--rollback", "--reason", "test")
         assert champion(registry) == former
         service.until(lambda answer: answer["model"] == before)
+
+
+@pytest.fixture(scope="module")
+def canary(cluster: Cluster, service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Resources of a flow whose candidates the clients of the service decide on."""
+    container = "/spec/template/spec/containers/0"
+    options = ("--canary=models:/bifocal@candidate", "--share=0.5")
+    patch = [{"op": "add", "path": f"{container}/args/-", "value": option} for option in options]
+    service.kubectl("patch", "deployment", "search", "--type=json", f"--patch={json.dumps(patch)}")
+    service.wait()
+    folder = tmp_path_factory.mktemp("canary")
+    key = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "bifocal-service"},
+        "stringData": {"api_keys": KEY},
+    }
+    (folder / "secret.yaml").write_text(yaml.safe_dump(key))
+    cluster.kubectl("apply", "--filename", str(folder / "secret.yaml"))
+    cluster.kubectl("label", "namespace", cluster.namespace, "bifocal/search-client=true", "--overwrite")
+    (cluster.checkout / "pipelines/policies/canary.yaml").write_text(yaml.safe_dump(RULE))
+    resources = {
+        "canary": {
+            "services": [f"dns+http://search-replicas.{NAMESPACE}.svc:8080"],
+            "folder": f"s3://bifocal/canary/{uuid4().hex}",
+            "hours": 0.06,  # one look at once, and one at the end, when the replicas have loaded the candidate
+        }
+    }
+    (folder / "resources.yaml").write_text(yaml.safe_dump(resources))
+    return folder / "resources.yaml"
+
+
+@pytest.mark.parametrize(("choices", "dim", "decision"), [("champion", 48, "withdrawn"), ("all", 80, "yes")])
+def test_choices_of_clients_decide_on_a_candidate(
+    cluster: Cluster, registry: Any, service: Service, canary: Path, choices: str, dim: int, decision: str
+) -> None:
+    former = champion(registry)
+    (before,) = service.models()
+    another = ("--recipe", "tests/cluster/better.yaml", "--set", f"train_embedding.model.dim={dim}")
+    with Load(service, CHOICES, before, choices):
+        run = cluster.submit("--flow", "retrain", *SMALL, *another, "--resources", str(canary))
+        assert cluster.wait(run)["state"] == "SUCCEEDED"
+    assert "canary" in cluster.ran(run)
+    candidate = registry.get_model_version_by_alias(MODEL, "candidate")
+    assert candidate.tags["promotion"] == decision
+    assert ("promote-2" in cluster.ran(run)) == (decision == "yes")
+    assert champion(registry) == (candidate.version if decision == "yes" else former)
+    service.until(lambda answer: (answer["model"] == before) == (decision == "withdrawn"))
 
 
 def champion(registry: Any) -> str:
