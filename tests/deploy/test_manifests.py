@@ -154,6 +154,13 @@ def test_a_replica_looks_for_releases_twice_a_minute(overlay: str, render: Rende
     assert "--poll=30" in arguments
 
 
+@pytest.mark.parametrize("overlay", ["search", "kserve"])
+def test_the_secret_of_a_replica_may_have_the_key_that_deletes(overlay: str, render: Render) -> None:
+    variables = [entry for container in containers(render(f"overlays/{overlay}")) for entry in container.get("env", [])]
+    (reference,) = (entry["valueFrom"]["secretKeyRef"] for entry in variables if entry["name"] == "BIFOCAL_ADMIN_KEY")
+    assert reference == {"name": "search", "key": "admin_key", "optional": True}
+
+
 def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> None:
     rules = json.loads((ROOT / "deploy/base/pipelines/lifecycle.json").read_text())
     cluster = resources.load()
