@@ -20,6 +20,7 @@ from cluster import SMALL, Cluster
 MODEL = "bifocal"
 NAMESPACE, CLIENTS, KEY = "search", "search-clients", "key-of-a-client"
 WAIT_SECONDS = 900.0
+BETTER = ("--recipe", "tests/cluster/better.yaml")
 
 # Runs in a pod: asks the addresses of its arguments until its input ends, and prints the answers and the failures.
 LOAD = """
@@ -225,11 +226,13 @@ def test_replicas_follow_a_promotion_and_a_rollback(cluster: Cluster, registry: 
     former = champion(registry)
     (before,) = service.models()
     with Load(service):
-        run = cluster.submit("--flow", "retrain", *SMALL, "--recipe", "tests/cluster/better.yaml")
+        run = cluster.submit("--flow", "retrain", *SMALL, *BETTER)
         assert cluster.wait(run)["state"] == "SUCCEEDED"
         assert "promote-2" in cluster.ran(run)
         assert champion(registry) != former
         service.until(lambda answer: answer["model"] != before)
+        # The former champion's release lacks the new images.
+        assert cluster.wait(cluster.submit("--flow", "refresh-previous", *SMALL, *BETTER))["state"] == "SUCCEEDED"
         cluster.pipelines("promote", "--rollback", "--reason", "test")
         assert champion(registry) == former
         service.until(lambda answer: answer["model"] == before)
@@ -271,9 +274,9 @@ def test_choices_of_clients_decide_on_a_candidate(
 ) -> None:
     former = champion(registry)
     (before,) = service.models()
-    another = ("--recipe", "tests/cluster/better.yaml", "--set", f"train_embedding.model.dim={dim}")
+    another = ("--set", f"train_embedding.model.dim={dim}", "--resources", str(canary))
     with Load(service, CHOICES, before, choices):
-        run = cluster.submit("--flow", "retrain", *SMALL, *another, "--resources", str(canary))
+        run = cluster.submit("--flow", "retrain", *SMALL, *BETTER, *another)
         assert cluster.wait(run)["state"] == "SUCCEEDED"
     assert "canary" in cluster.ran(run)
     candidate = registry.get_model_version_by_alias(MODEL, "candidate")
