@@ -268,13 +268,13 @@ def canary(cluster: Cluster, service: Service, tmp_path_factory: pytest.TempPath
     return folder / "resources.yaml"
 
 
-@pytest.mark.parametrize(("choices", "dim", "decision"), [("champion", 48, "withdrawn"), ("all", 80, "yes")])
+@pytest.mark.parametrize(("choices", "train", "decision"), [("champion", 200, "withdrawn"), ("all", 280, "yes")])
 def test_choices_of_clients_decide_on_a_candidate(
-    cluster: Cluster, registry: Any, service: Service, canary: Path, choices: str, dim: int, decision: str
+    cluster: Cluster, registry: Any, service: Service, canary: Path, choices: str, train: int, decision: str
 ) -> None:
     former = champion(registry)
     (before,) = service.models()
-    another = ("--set", f"train_embedding.model.dim={dim}", "--resources", str(canary))
+    another = ("--set", f"prepare_dataset.corpus.train={train}", "--resources", str(canary))
     with Load(service, CHOICES, before, choices):
         run = cluster.submit("--flow", "retrain", *SMALL, *BETTER, *another)
         assert cluster.wait(run)["state"] == "SUCCEEDED"
