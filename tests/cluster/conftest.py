@@ -18,8 +18,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 from cluster import POLICY, ROOT, Cluster, from_environment
 
-# For a corpus of drawn scenes, which look alike: fewer test images, low floors, a gain with little confidence, and a larger
-# model on a busy machine.
+# For a corpus of drawn scenes, which look alike: fewer test images, low floors, a gain with little confidence. The
+# better model is larger, and a busy machine makes latencies uncertain.
 CHANGES = {
     "min_images": 12,
     "floors": {"recall_sum": 1.0},
