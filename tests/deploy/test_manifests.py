@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes_validate import utils
 from starlette.testclient import TestClient
 
@@ -159,6 +160,18 @@ def test_the_secret_of_a_replica_may_have_the_key_that_deletes(overlay: str, ren
     variables = [entry for container in containers(render(f"overlays/{overlay}")) for entry in container.get("env", [])]
     (reference,) = (entry["valueFrom"]["secretKeyRef"] for entry in variables if entry["name"] == "BIFOCAL_ADMIN_KEY")
     assert reference == {"name": "search", "key": "admin_key", "optional": True}
+
+
+def test_repeats_of_a_driver_outlast_a_minute_without_storage() -> None:
+    defaults = yaml.safe_load(yaml.safe_load((ROOT / "deploy/retries.yaml").read_text())["data"]["workflowDefaults"])
+    strategy = defaults["spec"]["templateDefaults"]["retryStrategy"]
+    seconds, factor = int(strategy["backoff"]["duration"].removesuffix("s")), strategy["backoff"]["factor"]
+    assert sum(seconds * factor**repeat for repeat in range(int(strategy["limit"]))) > 60
+
+
+@pytest.mark.parametrize("step", ["canary", "notify"])
+def test_steps_that_wait_request_little_of_a_core(step: str) -> None:
+    assert float(resources.load().for_step(step).cpu) <= 0.1
 
 
 def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> None:
