@@ -14,7 +14,7 @@ from tests.pipelines.compiled import SMALL_VALUES, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 FOLDER = Path(__file__).parents[2] / "cluster" / "recorded"
-GRAPHS = {"condition-2": "if-changed", "condition-3": "if-accepted"}
+GRAPHS = {"condition-2": "if-changed", "condition-3": "if-accepted", "condition-4": "if-not-worse"}
 PHASES = {
     State.COMPLETE: "Succeeded",
     State.FAILED: "Failed",
@@ -65,13 +65,15 @@ def shape(message: Mapping[str, Any]) -> dict[str, Any]:
         ("retrain_first", "retrain", {}, {"changed": "true", "accepted": "true"}),
         ("retrain_refused", "retrain", {}, {"changed": "true", "accepted": "false"}),
         ("train_distributed", "train", {}, {}),
+        ("canary_withdrawn", "retrain", {}, {"changed": "true", "accepted": "true", "verdict": "withdraw"}),
     ],
 )
 def test_a_local_run_does_what_the_recorded_run_did(
     name: str, flow: FlowName, failures: dict[str, int], parameters: dict[str, str], tmp_path: Path
 ) -> None:
     answer, engine = recorded(name), FakeEngine(failures, parameters)
-    text = compile_text(SMALL_VALUES, push=False, flow=flow, nodes=2 if name == "train_distributed" else 1)
+    nodes, canary = 2 if name == "train_distributed" else 1, name.startswith("canary")
+    text = compile_text(SMALL_VALUES, push=False, flow=flow, nodes=nodes, canary=canary)
     states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
     assert {task: PHASES[state] for task, state in states.items()} == phases(answer)
     for task, message in answer["executor_inputs"].items():
