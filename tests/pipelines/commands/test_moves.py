@@ -21,6 +21,7 @@ from runtime.mlflow.releases.deletions import RegistryDeletions, read_deletions
 from runtime.mlflow.releases.store import released_items
 from tests.rehearsals.year.fleet import Truth
 from tests.rehearsals.year.operation import Archive, Run, rollback, train
+from tests.runtime.mlflow.promotion.kills import Killed, limit_writes
 
 MOVES = int(os.environ.get("MOVES", "12"))
 MODEL, VERSIONS, MOST_WRITES, MOST_IMAGES = "bifocal", 3, 24, 30
@@ -29,10 +30,6 @@ WRITES = (
     "log_artifact", "log_artifacts", "log_dict", "set_model_version_tag", "set_registered_model_alias",
     "set_registered_model_tag", "set_tag",
 )  # fmt: skip
-
-
-class Killed(BaseException):
-    """End of a process."""
 
 
 class World:
@@ -95,25 +92,8 @@ class World:
 @pytest.fixture
 def kill_at(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that lets so many more writes to the registry succeed."""
-    left = [10**9]
-
-    def limited(write: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **options: object) -> object:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed
-            return write(*arguments, **options)
-
-        return call
-
     mlflow.set_tracking_uri(mlflow_store)
-    for name in WRITES:
-        monkeypatch.setattr(mlflow.MlflowClient, name, limited(getattr(mlflow.MlflowClient, name)))
-
-    def kill(writes: int) -> None:
-        left[0] = writes
-
-    return kill
+    return limit_writes(monkeypatch, WRITES)
 
 
 def test_no_item_is_lost_or_returned_and_no_champion_is_vetoed(

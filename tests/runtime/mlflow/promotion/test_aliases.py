@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, make_champion, roll_back, version_tags
+from tests.runtime.mlflow.promotion.kills import Killed, limit_writes
 
 MODEL = "moved"
 STEPS = 16
@@ -24,24 +25,9 @@ WRITES = (
 State = tuple[int | None, int | None, frozenset[int]]
 
 
-class Killed(BaseException):
-    """End of a process."""
-
-
 @pytest.fixture
 def kill_at(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that lets so many more writes succeed, and register three versions."""
-    left = [10**6]
-
-    def limited(write: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **options: object) -> object:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed
-            return write(*arguments, **options)
-
-        return call
-
     mlflow.set_tracking_uri(mlflow_store)
     mlflow.set_experiment("moves")
     client = mlflow.MlflowClient()
@@ -49,13 +35,7 @@ def kill_at(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int
     for _ in range(3):
         with mlflow.start_run() as run:
             client.create_model_version(MODEL, "file:///none", run.info.run_id)
-    for name in WRITES:
-        monkeypatch.setattr(mlflow.MlflowClient, name, limited(getattr(mlflow.MlflowClient, name)))
-
-    def kill(writes: int) -> None:
-        left[0] = writes
-
-    return kill
+    return limit_writes(monkeypatch, WRITES)
 
 
 def promote(number: int) -> None:
