@@ -1,4 +1,4 @@
-"""Features by ONNX Runtime: those of torch, for large datasets and one graph only."""
+"""ONNX Runtime computes the same features as torch; it is used for large datasets whose features one graph computes."""
 
 from pathlib import Path
 from typing import Any
