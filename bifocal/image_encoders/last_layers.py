@@ -22,6 +22,28 @@ EPSILON = 1e-4
 """Added to the magnitude of an activation: the gradient of a power below 1 is infinite at 0."""
 
 
+class _SignedPower(torch.autograd.Function):
+    """sign(x) (|x| + EPSILON)^power; its gradient is computed from the output, in half the time of autograd's."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, power: float) -> Tensor:
+        raised = signed_power(x, power)
+        ctx.save_for_backward(raised)
+        ctx.power = power
+        return raised
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (raised,) = ctx.saved_tensors
+        return gradients[0] * (ctx.power * raised.abs().pow(1 - 1 / ctx.power)), None
+
+
+def signed_power(x: Tensor, power: float) -> Tensor:
+    """Return sign(x) (|x| + EPSILON)^power of activations of any shape, where sign(0) is 1."""
+    raised = (x.abs() + EPSILON).pow(power)
+    return torch.where(x < 0, -raised, raised)
+
+
 class LastLayersEncoder(ImageEncoder):
     """The last layers of a timm backbone, the means of their cells, and an affine map, l2-normalized.
 
@@ -36,7 +58,8 @@ class LastLayersEncoder(ImageEncoder):
     augmentation ``RandomRectangle`` shows a training step a part of the map.
 
     The layers are the module ``image_encoder.layers``: ``learning_rate_factors: {image_encoder.layers: 0.5}`` gives
-    them a learning rate of their own. Their batch norm keeps the statistics of the pretrained weights.
+    them a learning rate of their own. Their batch norm keeps the statistics of the pretrained weights, and their
+    depthwise convolutions keep the weights, whose gradient takes 40 % of a step on a CPU.
 
     Args:
         input_dim: D, channels of the stored maps.
@@ -111,11 +134,11 @@ class LastLayersEncoder(ImageEncoder):
         """Return the mean (B, C) of the activations of all cells, before it is standardized."""
         features, mask = features.to(self.projection.weight), mask.to(self.projection.weight.device)
         maps = self._drawn_maps(features, mask) if self.training else self._maps(features, mask)
-        return self._activations(maps).mean(dim=(1, 2))
+        return torch.cat([activations.mean(dim=(1, 2)) for activations in self._activations(maps)], dim=1)
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the cells in the joint space before normalization; their mean, normalized, is the embedding."""
-        cells = self._activations(self._maps(self.to_dtype(regions.features), regions.mask))
+        cells = torch.cat(self._activations(self._maps(self.to_dtype(regions.features), regions.mask)), dim=3)
         side = math.isqrt(cells.shape[2])
         boxes = cell_boxes(side, side).to(cells)
         # Not len(cells), which would fix the batch size of an exported graph.
@@ -155,16 +178,17 @@ class LastLayersEncoder(ImageEncoder):
         maps: Tensor = cells.unflatten(0, (len(features), height, width)).movedim(3, 1).unsqueeze(1)
         return maps
 
-    def _activations(self, maps: Tensor) -> Tensor:
-        """Return the activations (B, views, cells, C) of maps (B, views, D, h, w)."""
+    def _activations(self, maps: Tensor) -> list[Tensor]:
+        """Return the activations (B, views, cells, channels) of each layer for maps (B, views, D, h, w)."""
         *others, last = self.layers(maps.flatten(0, 1))
-        others = [self._resized(other, last) for other in others]
+        found = [self._resized(other, last).movedim(1, 3) for other in others]
         if self.classifier is not None:
-            others.append(self.classifier(last.movedim(1, 3)).softmax(dim=3).movedim(3, 1))
-        joined = torch.cat([*others, last], dim=1)
-        raised = joined.sign() * (joined.abs() + EPSILON).pow(self.power)
-        activations: Tensor = raised.flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])
-        return activations
+            found.append(self.classifier(last.movedim(1, 3)).softmax(dim=3))
+        raised = _SignedPower.apply if self.training else signed_power
+        return [
+            raised(layer.float(), self.power).flatten(1, 2).unflatten(0, maps.shape[:2])
+            for layer in (*found, last.movedim(1, 3))
+        ]
 
     @staticmethod
     def _resized(maps: Tensor, like: Tensor) -> Tensor:

@@ -7,7 +7,9 @@ from torch import Tensor, fx, nn
 
 
 class LastLayers(nn.Module):
-    """The layers of a timm model from the output of ``after`` to ``forward_features``, with frozen batch norm.
+    """The layers of a timm model from the output of ``after`` to ``forward_features``.
+
+    The statistics of batch norm and the weights of grouped convolutions, such as depthwise ones, are frozen.
 
     Called with maps of ``after``, it returns the outputs of the layers ``also``, then that of ``forward_features``.
     """
@@ -33,6 +35,9 @@ class LastLayers(nn.Module):
         graph.erase_node(image)
         self.layers.delete_all_unused_submodules()
         self.layers.recompile()
+        for module in self.layers.modules():
+            if isinstance(module, nn.Conv2d) and module.groups > 1:
+                module.requires_grad_(False)
 
     def forward(self, maps: Tensor) -> list[Tensor]:
         features: list[Tensor] = self.layers(maps)

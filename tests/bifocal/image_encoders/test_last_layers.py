@@ -15,6 +15,7 @@ from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes, mirrored
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import LastLayersEncoder
+from bifocal.image_encoders.last_layers import _SignedPower, signed_power
 from bifocal.models import build_model, save_model
 
 SIZE, CHANNELS = 64, (8, 16, 24, 32)
@@ -174,6 +175,23 @@ def test_a_step_sees_one_view_of_each_image() -> None:
     assert all(torch.equal(view, maps[0, int(second)]) for view, second in zip(seen[0], drawn, strict=True))
 
 
+@pytest.mark.parametrize("power", [0.3, 0.5, 1.0])
+def test_signed_power_has_the_gradient_of_its_formula(power: float) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    expected = x.sign() * (x.abs() + 1e-4) ** power
+    torch.testing.assert_close(signed_power(x, power), expected)
+    weights = torch.randn(4, 5, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((_SignedPower.apply(x, power) * weights).sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad((expected * weights).sum(), x)[0])
+
+
+def test_depthwise_convolutions_keep_their_weights() -> None:
+    layers = LastLayers(timm.create_model("tf_efficientnet_lite0", num_classes=0), "blocks.5.1")
+    frozen = {name for name, weights in layers.named_parameters() if not weights.requires_grad}
+    assert frozen == {name for name, _ in layers.named_parameters() if "conv_dw" in name}
+
+
 def test_a_step_sees_the_rectangle_of_the_mask() -> None:
     torch.manual_seed(0)
     encoder = LastLayersEncoder(CHANNELS[1], 5, "resnet10t", "layer2", 8, False, model_arguments=SMALL).train()
@@ -182,7 +200,7 @@ def test_a_step_sees_the_rectangle_of_the_mask() -> None:
     for image, (row, column) in enumerate(places):
         mask[image, row : row + 6, column : column + 5] = True
     parts = [maps[image, r : r + 6, c : c + 5].movedim(2, 0) for image, (r, c) in enumerate(places)]
-    expected = encoder._activations(torch.stack(parts).unsqueeze(1)).mean(dim=(1, 2))
+    expected = torch.cat([layer.mean(dim=(1, 2)) for layer in encoder._activations(torch.stack(parts).unsqueeze(1))], 1)
     torch.testing.assert_close(encoder.pooled(maps.flatten(1, 2), mask.flatten(1)), expected)
     mask[0, 0, 0] = False
     with pytest.raises(ValueError, match="no cells but outside a RandomRectangle"):
