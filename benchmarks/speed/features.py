@@ -1,9 +1,6 @@
 """Is the feature store as fast as memory, and does decoding keep up with the network?
 
-    python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...] [--onnx BACKBONE ...]
-
-With --onnx, only the extraction of the last map of timm backbones is measured: its CPU time, with the decoding of the
-images, relative to ONNX Runtime on the same graph and images, in turn.
+    python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
 
 Extraction and a bare forward pass take turns on the same batches, so both see the same machine. The ratio is the
 median over the turns. The reported memory is the peak of extraction minus the peak of the forward pass. Proposals also
@@ -23,21 +20,15 @@ import numpy as np
 import psutil
 import torch
 from PIL import Image
-from torchvision.transforms.functional import center_crop
 
-from benchmarks.common import Report, cpu_seconds
-from bifocal.backbones.state import WEIGHTS_FILE
+from benchmarks.common import Report
 from bifocal.backbones.whitening import Whitening
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
-from bifocal.export.extraction import FEWEST, GRAPH, use_onnx, write_backbone
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.base import FeatureExtractor
-from bifocal.features.extraction import CPU_BATCH, NetworkFeatures, write_features
+from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.features.extractors import RMAC, Grid, MultiLevel, Proposals, Regions, TenCrop
-from bifocal.features.source import open_source
-from bifocal.serialization import write_tensors
-from bifocal.serving.sessions import open_session, run_graph
 
 REGIONS, DIM, BATCH = 36, 2048, 192
 
@@ -153,39 +144,6 @@ def extraction_speed(
     report.add(f"{name}, peak memory beyond the forward pass", beyond, "MB", at_most=1000)
 
 
-def onnx_ratio(report: Report, name: str, dataset: Dataset, folder: Path, turns: int = 7) -> None:
-    """Compare the CPU time of extraction with ONNX Runtime on the same graph and images, with the same threads."""
-    image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
-    folder.mkdir()
-    weights = folder / "random.safetensors"
-    write_tensors(weights, Grid(name).backbone.network.state_dict(), {})
-    extractor, of_file = {"name": "Grid", "backbone": name}, {"name": "FromFile", "path": str(weights)}
-    source, metadata, _ = open_source(extractor, of_file, dataset, folder, batch_size=32, seed=0)
-    assert isinstance(source, NetworkFeatures)
-    expected = torch.stack([regions.features for _, regions in source.read(image_ids)])
-    by_torch = cpu_seconds(lambda: list(source.read(image_ids)))
-    use_onnx(source, metadata, folder, FEWEST)
-    found = torch.stack([regions.features for _, regions in source.read(image_ids)])
-    error = float((found - expected).abs().max() / expected.abs().max())
-
-    write_backbone(metadata, folder / WEIGHTS_FILE, folder)
-    session = open_session(folder / GRAPH, torch.get_num_threads())
-    pixels = torch.stack([image for batch in source.batches(image_ids) for image in batch])
-    batches = np.split(center_crop(pixels, metadata["preprocessing"]["size"]).numpy(), len(image_ids) // CPU_BATCH)
-
-    def bare() -> None:
-        for batch in batches:
-            run_graph(session, (batch,))
-
-    times = [(cpu_seconds(lambda: list(source.read(image_ids))), cpu_seconds(bare)) for _ in range(turns)]
-    ours, theirs = 1000 * np.median(times, axis=0) / len(image_ids)
-    reference = f"{ours:.1f} and {theirs:.1f} ms per image, decoding included; load {psutil.getloadavg()[0]:.1f}"
-    ratio = float(np.median([mine / floor for mine, floor in times]))
-    report.add(f"{name}, extraction over ONNX Runtime", ratio, at_most=1.15, reference=reference)
-    report.add(f"{name}, extraction by torch, per image", 1000 * by_torch / len(image_ids), "ms")
-    report.add(f"{name}, largest difference from torch, relative", error, at_most=1e-3)
-
-
 class PeakMemory:
     """Measures the peak resident memory inside a ``with``, which may be entered again, every 50 ms.
 
@@ -233,16 +191,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=512, help="images to extract")
     parser.add_argument("--extractors", nargs="*", default=list(EXTRACTORS), choices=list(EXTRACTORS))
     parser.add_argument("--extraction-only", action="store_true", help="skip the store")
-    parser.add_argument("--onnx", nargs="+", default=[], metavar="BACKBONE", help="compare with ONNX Runtime only")
     options = parser.parse_args()
     report = Report("speed.features")
-    if options.onnx:
-        with tempfile.TemporaryDirectory() as folder:
-            dataset = photographs(Path(folder) / "dataset", 32)
-            for name in options.onnx:
-                onnx_ratio(report, name, dataset, Path(folder) / name)
-        report.write()
-        return
     for measure in () if options.extraction_only else (gather_speed, resident_memory):
         with tempfile.TemporaryDirectory() as folder:
             measure(report, Path(folder))
