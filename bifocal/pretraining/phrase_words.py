@@ -22,6 +22,7 @@ from bifocal.metrics import mean_average_precision
 from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
 from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
+from bifocal.training.precision import autocast_for
 from bifocal.training.schedules import Cosine
 
 VALIDATION_IMAGES = 250
@@ -62,6 +63,8 @@ def pretrain_on_phrases(
     seed: int,
 ) -> dict[str, float]:
     """Train the backbone of ``extractor`` in place on the split "train", and return metrics of the split "val".
+
+    The network multiplies in bfloat16 where the device has instructions for it.
 
     A word is a target if it occurs in at least ``min_count`` phrases (captions, for words of the whole image). The
     metrics are mean average precision, in [0, 1], with chance levels ``..._chance``: ``word_ap`` over the cells,
@@ -126,7 +129,9 @@ class _PhraseWordsTask(TrainingTask[Examples]):
     def backward(self, batch: Examples, epoch: int, step: int) -> Tensor:
         device = self.extractor.backbone.device
         pixels, cells, scene = (tensor.to(device) for tensor in batch)
-        cell_logits, scene_logits = self.heads(self.extractor.feature_map(pixels))
+        with autocast_for(device.type, "bfloat16")():
+            maps = self.extractor.feature_map(pixels)
+        cell_logits, scene_logits = self.heads(maps.float())
         weight = torch.tensor(self.positive_weight, device=device)
         loss = binary_cross_entropy_with_logits(cell_logits, cells, reduction="sum", pos_weight=weight)
         loss = loss / (cells.shape[1] * cells.shape[2])

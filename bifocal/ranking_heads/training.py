@@ -17,9 +17,10 @@ from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
 from bifocal.training.checkpoints.state import RunState
 from bifocal.training.freezing import FreezeSchedule, apply_freezing
-from bifocal.training.gradients import CachedEncodings, Precision, autocast_for, batch_norms
+from bifocal.training.gradients import CachedEncodings, batch_norms
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.optimizers import build_optimizer, parameter_groups
+from bifocal.training.precision import Precision, autocast_for
 from bifocal.training.schedules import Constant, Schedule
 
 PREDICTION_BATCH_SIZE = 128

@@ -15,9 +15,10 @@ from bifocal.training.augmentations.base import Augment
 from bifocal.training.batches.base import Sampler
 from bifocal.training.checkpoints.state import RunState
 from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_module_names
-from bifocal.training.gradients import Precision, backward
+from bifocal.training.gradients import backward
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.optimizers import build_optimizer, limit_weight_decay, parameter_groups
+from bifocal.training.precision import Precision
 from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.validators.base import Validator
 from bifocal.training.weight_averaging import average_weights

@@ -21,7 +21,7 @@ class SorterTrainingParams(StrictModel):
     patience: int = Field(ge=1, description="stop if the held-out L1 error did not fall in so many epochs")
     tolerance: float = Field(ge=0, lt=1, description="fraction by which the error must fall")
     depths: list[Annotated[int, Field(ge=1)]] = Field(
-        description="also train convolutional sorters with so many blocks, for the depth curve; [] for none"
+        default=[], description="numbers of blocks of further convolutional sorters that train, for the depth curve"
     )
 
 

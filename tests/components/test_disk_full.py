@@ -88,7 +88,12 @@ def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
     record_property: Record,
 ) -> None:
     # The weights have 18 kB and a checkpoint three times as many: there is no room for a second checkpoint.
-    section = {"sorter": {"hidden": 22}, "length": 5, "training": {"vectors_per_epoch": 256, "epochs": 3}}
+    training = {"batch_size": 128, "learning_rate": 0.01, "schedule": "Constant", "patience": 3, "tolerance": 0.01}
+    section = {
+        "sorter": {"name": "PositionwiseLSTMSorter", "hidden": 22, "layers": 1},
+        "length": 5,
+        "training": {**training, "vectors_per_epoch": 256, "epochs": 3},
+    }
     params = write_params(tmp_path / "params.yaml", {"pretrain_sorter": section})
     assert run_stage("pretrain_sorter", small_disk, params, monkeypatch) == 1
     error = check_error(capsys.readouterr().err)

@@ -20,7 +20,15 @@ EPOCHS = 5
 SHORT: dict[str, Any] = {
     "sorter": {"name": "PositionwiseLSTMSorter", "hidden": 4, "layers": 1},
     "length": 3,
-    "training": {"batch_size": 16, "vectors_per_epoch": 32, "epochs": EPOCHS, "patience": EPOCHS},
+    "training": {
+        "batch_size": 16,
+        "learning_rate": 0.01,
+        "schedule": "Constant",
+        "vectors_per_epoch": 32,
+        "epochs": EPOCHS,
+        "patience": EPOCHS,
+        "tolerance": 0.01,
+    },
 }
 
 
@@ -40,8 +48,7 @@ def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prox
 def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
     tmp_path: Path, server: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"pretrain_sorter": SHORT})
-    values = {name: values[name] for name in ("seed", "pretrain_sorter")}
+    values = {"seed": parameters.load(ROOT / "params.yaml")["seed"], "pretrain_sorter": SHORT}
     params = parameters.validate(values, [COMPONENT])["pretrain_sorter"]
 
     def log_with_outage(metrics: Mapping[str, float], step: int) -> None:

@@ -87,8 +87,8 @@ def measure(features: Mapping[str, Any], training: Mapping[str, Any], text: Path
     from bifocal.models.batch import Batch
     from bifocal.registry import build, split
     from bifocal.text import TextStore
-    from bifocal.training.gradients import autocast_for
     from bifocal.training.optimizers import build_optimizer
+    from bifocal.training.precision import autocast_for
 
     if not isinstance(features["extractor"], Mapping) or "size" not in features["extractor"]:
         raise ValueError("--budget chooses extract_features.extractor.size, which the parameters do not have")

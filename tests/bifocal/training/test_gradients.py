@@ -14,13 +14,8 @@ from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World
-from bifocal.training.gradients import (
-    Precision,
-    autocast_for,
-    backward,
-    multiplies_bfloat16,
-    recompute_activations,
-)
+from bifocal.training.gradients import backward, recompute_activations
+from bifocal.training.precision import Precision, autocast_for, multiplies_bfloat16
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
@@ -64,7 +59,7 @@ def test_second_pass_uses_the_same_random_numbers_and_updates_statistics_once(
     pairs: ImageCaptionPairs, new_model: NewModel, precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compare with a single pass over the same micro-batches that keeps all activations."""
-    monkeypatch.setattr("bifocal.training.gradients.multiplies_bfloat16", lambda device: True)  # emulated or not
+    monkeypatch.setattr("bifocal.training.precision.multiplies_bfloat16", lambda device: True)  # emulated or not
     model, reference, loss = new_model(**WITH_BATCH_NORM).train(), new_model(**WITH_BATCH_NORM).train(), InfoNCELoss()
     value, actual = gradients(model, loss, pairs, 4, precision)
     after = torch.rand(())

@@ -46,7 +46,9 @@ def test_work_is_proportional_to_captions_epochs_and_steps() -> None:
     assert work("vectorize_captions", values, 10, 50) == 50
     assert work("evaluate", values, 10, 50) == 10
     assert work("train_embedding", values, 10, 50) == 8 * 50
-    assert work("pretrain_sorter", values, 10, 50) == 24
+    assert work("pretrain_sorter", values, 10, 50) == 0
+    trained = loaded(ROOT / "recipes/papers/bean_sodeep_coco.yaml")
+    assert work("pretrain_sorter", trained, 10, 50) == trained["pretrain_sorter"]["training"]["epochs"]
     assert work("train_ranking_head", values, 10, 50) == 15 * 10
     values = parameters.merge(values, {"train_embedding": {"members": 3}})
     assert work("train_embedding", values, 10, 50) == 3 * 8 * 50
