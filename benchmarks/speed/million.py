@@ -11,7 +11,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +45,13 @@ print(time.process_time() - start, start, status.partition("RssAnon:")[2].split(
 """
 
 
-def write_run(folder: Path, count: int, dimension: int) -> SearchIndex:
-    """Write a collection and its exact index into a run folder of the demo, and return the index."""
+def write_run(
+    folder: Path, count: int, dimension: int, vectors: Iterator[NDArray[np.float32]] | None = None
+) -> SearchIndex:
+    """Write a collection and its exact index into a run folder of the demo, and return the index.
+
+    ``vectors`` gives unit vectors in blocks of ``BATCH``, by default random ones.
+    """
     unpack(folder)
     for file in (folder / INDEX).iterdir():
         file.unlink()
@@ -59,7 +64,10 @@ def write_run(folder: Path, count: int, dimension: int) -> SearchIndex:
     )
     for start in range(0, count, BATCH):
         block = shard[start : start + BATCH]
-        block[:] = unit_vectors(random.standard_normal(block.shape, dtype=np.float32))
+        drawn = (
+            unit_vectors(random.standard_normal(block.shape, dtype=np.float32)) if vectors is None else next(vectors)
+        )
+        block[:] = drawn
     rows, zeros, sides = np.arange(count, dtype=np.int32), np.zeros(count, np.int32), np.full(count, 640, np.int32)
     names = [f"photos/{row:08d}.jpg" for row in rows]
     table = {

@@ -68,7 +68,8 @@ def train_command(
     seconds = None if budget is None else parse_budget(budget)
     if budget is not None and encoder is not None:
         raise click.UsageError("--budget chooses the size of images, which --encoder fixes: leave one of them out")
-    values = training_parameters(directory, weights, recipes, settings, encoder)
+    # The last layers need the image size of the recipe, which a budget may change.
+    values = training_parameters(directory, weights, recipes, settings, encoder, last_layers=budget is None)
     write_parameters(folder, values)
     use_store_of(folder)
     if seconds is not None:

@@ -80,12 +80,15 @@ def _networks_of(folder: Path) -> Networks:
 
 
 def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dict[str, Any]:
-    """Return the section ``extract_features`` for a file of weights."""
+    """Return the section ``extract_features`` for a file of weights; for ``Grid``, only of the weights."""
+    source = {"weights": {"name": "FromFile", "path": str(weights.resolve())}}
+    if extractor_name == "Grid":  # the model of the recipe belongs to its backbone
+        return source
     name = recognize(weights)
     extractor = {"name": extractor_name, "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
     if extractor_name == "PooledLayers":  # a vector of an image has room for more layers than one of each cell
         extractor["layers"] = sorted([*LOWER.get(extractor["layers"][0], ()), *extractor["layers"]])
-    return {"extractor": extractor, "weights": {"name": "FromFile", "path": str(weights.resolve())}}
+    return {"extractor": extractor, **source}
 
 
 def download_problem(section: Mapping[str, Any]) -> str | None:

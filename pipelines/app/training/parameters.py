@@ -15,12 +15,16 @@ from pipelines.app.training.backbones import (
     download_problem,
     features_section,
     find_networks,
+    recognize,
 )
 from pipelines.app.training.captions import check_captions
 from pipelines.app.training.contrastive import SMALL, contrastive_sections
 from pipelines.app.training.pointing import with_pointing
 from runtime import parameters
 from runtime.s3.uri import is_remote
+
+MANY, LAST_LAYERS = 3000, "tf_efficientnet_lite2"
+"""Images with captions from which the last layers of this backbone train: better from 3,000 on, equal at 1,000."""
 
 
 def training_parameters(
@@ -29,14 +33,17 @@ def training_parameters(
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
     encoder: str | None = None,
+    *,
+    last_layers: bool = True,
 ) -> dict[str, Any]:
     """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
 
     ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
-    the same if ``weights`` has both, else for a backbone.
+    the same if ``weights`` has both, else for a backbone. From ``MANY`` images on, the last layers of an
+    EfficientNet-Lite2 train too, if ``last_layers``.
     """
     corpus = {"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}}
-    check_captions(_overlaid(corpus, recipes, settings)["prepare_dataset"])  # before a download is tried
+    count = check_captions(_overlaid(corpus, recipes, settings)["prepare_dataset"])  # before a download is tried
     contrastive = {} if encoder in (None, SMALL) else contrastive_sections(str(encoder), weights)
     networks = None if contrastive else find_networks(weights)
     if networks is None and encoder == SMALL:
@@ -48,6 +55,8 @@ def training_parameters(
         )
     sentences = None if networks is None else networks.sentences
     name = "clip" if contrastive else "images" if sentences is None else "sentences"
+    if networks is not None and sentences is not None and last_layers and (count or 0) >= MANY:
+        name = "many" if recognize(networks.backbone) == LAST_LAYERS else name
     values = parameters.load(shipped_file("params.yaml"), [shipped_file(f"recipes/own/{name}.yaml")])
     values = parameters.merge(values, contrastive)
     values["prepare_dataset"]["corpus"]["root"] = directory

@@ -1,6 +1,7 @@
 """The pointing head of 'bifocal train', and of weights without a run."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,29 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
     validate(values, configurable_components().values())
     with pytest.raises(ValueError, match="has the weights of none of"):
         find_networks(tmp_path)
+
+
+def test_with_many_images_the_last_layers_train(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(12):
+        Image.new("RGB", (40, 30)).save(photos / f"{number}.jpg")
+        (photos / f"{number}.txt").write_text("a dog\n")
+    networks = shutil.copytree(weights, tmp_path / "networks")
+    save_file(timm.create_model("tf_efficientnet_lite2").state_dict(), networks / "lite.safetensors")
+
+    def encoder(**options: bool) -> str:
+        values = training_parameters(str(photos), networks, (), (), **options)
+        validate(values, configurable_components().values())
+        source = values["extract_features"]["weights"]["path"]
+        assert source == str((networks / "lite.safetensors").resolve())
+        name: str = values["train_embedding"]["model"]["image_encoder"]["name"]
+        return name
+
+    assert encoder() == "LinearEncoder"
+    monkeypatch.setattr("pipelines.app.training.parameters.MANY", 12)
+    assert encoder() == "LastLayersEncoder"
+    assert encoder(last_layers=False) == "LinearEncoder"
 
 
 def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path) -> None:
