@@ -55,17 +55,16 @@ def _children_seconds() -> float:
 
 
 def fast_parts(folder: Path) -> Path:
-    """Write the texts and the training of fast.yaml as a recipe for ``bifocal train``; share dataset and features."""
+    """Write the parts of fast.yaml as a recipe for ``bifocal train``, which shares the dataset of the default."""
     recipe = yaml.safe_load(RECIPE.read_text())
     texts = recipe["vectorize_captions"]["vectorizer"]["vectorizers"]
     texts[1]["path"] = str((ROOT / texts[1]["path"]).resolve())
-    file = folder / "fast.yaml"
-    file.write_text(yaml.safe_dump({name: recipe[name] for name in ("vectorize_captions", "train_embedding")}))
-    for name in ("dataset", "features"):
-        if not (folder / "fast" / "artifacts" / name).exists():
-            shutil.copytree(
-                folder / "default" / "artifacts" / name, folder / "fast" / "artifacts" / name, copy_function=os.link
-            )
+    file, dataset = folder / "fast.yaml", folder / "fast" / "artifacts" / "dataset"
+    del recipe["extract_features"]["weights"]  # --weights names them
+    sections = ("extract_features", "vectorize_captions", "train_embedding")
+    file.write_text(yaml.safe_dump({name: recipe[name] for name in sections}))
+    if not dataset.exists():
+        shutil.copytree(folder / "default" / "artifacts" / "dataset", dataset, copy_function=os.link)
     return file
 
 
