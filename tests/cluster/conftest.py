@@ -61,7 +61,7 @@ def registry() -> Any:
 
 
 @pytest.fixture(scope="module")
-def service(cluster: Cluster) -> Iterator[Service]:
+def service(cluster: Cluster, registry: Any) -> Iterator[Service]:
     """The search service with the champion, deployed for the tests of one file."""
-    with deployed(cluster) as found:
+    with deployed(cluster, registry) as found:
         yield found

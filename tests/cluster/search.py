@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster import Cluster
+from cluster import SMALL, Cluster
 
 MODEL = "bifocal"
 NAMESPACE, CLIENTS, KEY = "search", "search-clients", "key-of-a-client"
@@ -120,8 +120,10 @@ class Load:
 
 
 @contextmanager
-def deployed(cluster: Cluster) -> Iterator[Service]:
+def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
     """The service of ``deploy/base/search`` with the champion, whose pods ask for less CPU than a small node has."""
+    if not registry.search_model_versions(f"name='{MODEL}'"):
+        assert cluster.wait(cluster.submit(*SMALL))["state"] == "SUCCEEDED"
     image, _, tag = os.environ["BIFOCAL_SERVE_IMAGE"].rpartition(":")
     folder = cluster.checkout / "deploy" / "overlays" / "test"
     folder.mkdir()
