@@ -126,7 +126,7 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
         assert cluster.wait(cluster.submit(*SMALL))["state"] == "SUCCEEDED"
     image, _, tag = os.environ["BIFOCAL_SERVE_IMAGE"].rpartition(":")
     folder = cluster.checkout / "deploy" / "overlays" / "test"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     container = "/spec/template/spec/containers/0"
     smaller = [
         {"op": "replace", "path": f"{container}/resources/requests", "value": {"cpu": "100m", "memory": "512Mi"}},
