@@ -9,6 +9,7 @@ Variables, beside those of ``python -m pipelines``: ``KFP_ENDPOINT``; ``KFP_NAME
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cluster import POLICY, ROOT, Cluster, from_environment
+from search import Service, deployed
 
 # For a corpus of drawn scenes, which look alike: fewer test images, low floors, a gain with little confidence. The
 # better model is larger, and a busy machine makes latencies uncertain.
@@ -56,3 +58,10 @@ def registry() -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+
+
+@pytest.fixture(scope="module")
+def service(cluster: Cluster, registry: Any) -> Iterator[Service]:
+    """The search service with the champion, deployed for the tests of one file."""
+    with deployed(cluster, registry) as found:
+        yield found

@@ -4,6 +4,7 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -11,7 +12,8 @@ from cluster import SMALL, Cluster
 
 RUNTIME = "torch-distributed"
 SECOND = "jobset.sigs.k8s.io/replicatedjob-name=node,batch.kubernetes.io/job-completion-index=1"
-MODEL = "distributed"
+# The cache of Kubeflow has the training of another session with the same seed.
+MODEL, SEED = f"distributed-{uuid4().hex[:8]}", uuid4().int % 10_000
 
 pytestmark = pytest.mark.timeout(0)
 
@@ -30,7 +32,7 @@ def two_machines(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_a_training_survives_a_killed_machine(cluster: Cluster, registry: Any, two_machines: Path) -> None:
-    settings = ("--set", f"register_model.model={MODEL}", "--set", "seed=7")
+    settings = ("--set", f"register_model.model={MODEL}", "--set", f"seed={SEED}")
     run = cluster.submit(*SMALL, *settings, "--resources", str(two_machines))
     running = ("get", "pods", "--selector", SECOND, "--field-selector", "status.phase=Running", "--output", "name")
     deadline = time.monotonic() + 2400

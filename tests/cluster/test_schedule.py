@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from cluster import ROOT, SMALL, Cluster
 
 FILE = Path("pipelines/kubeflow/schedules.yaml")
 EVERY_MINUTE = "0 * * * * *"
+MODEL = f"scheduled-{uuid4().hex[:8]}"
 ACTIONS = ("create ", "keep ", "replace ", "delete ")
 
 pytestmark = pytest.mark.timeout(0)
@@ -22,9 +24,11 @@ class Schedules:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        recipe = cluster.checkout / "model.yaml"
+        recipe.write_text(yaml.safe_dump({"register_model": {"model": MODEL}}))
         self.declared: dict[str, Any] = yaml.safe_load((ROOT / FILE).read_text())
         for entry in self.declared.values():
-            entry["recipes"] = [SMALL[1]]
+            entry["recipes"] = [SMALL[1], str(recipe)]
 
     def apply(self) -> list[str]:
         """Apply the declared schedules; return the changes."""

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
 from cluster import SMALL, Cluster
 
-MODEL = "bifocal"
+MODEL = f"train-{uuid4().hex[:8]}"
+RUN = (*SMALL, "--set", f"register_model.model={MODEL}")
 UNCACHED = {"fingerprint", "register-model", "release", "promote", "notify"}
 
 pytestmark = pytest.mark.timeout(0)
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.timeout(0)
 @pytest.fixture(scope="module")
 def first(cluster: Cluster) -> str:
     """Id of a run that has ended."""
-    run = cluster.submit(*SMALL)
+    run = cluster.submit(*RUN)
     assert cluster.wait(run)["state"] == "SUCCEEDED"
     return run
 
@@ -37,7 +39,7 @@ def test_a_run_registers_a_model_with_its_lineage(cluster: Cluster, registry: An
 
 def test_a_second_run_takes_every_stage_from_the_cache(cluster: Cluster, registry: Any, first: str) -> None:
     versions = len(registry.search_model_versions(f"name='{MODEL}'"))
-    run = cluster.submit(*SMALL)
+    run = cluster.submit(*RUN)
     assert cluster.wait(run)["state"] == "SUCCEEDED"
     assert cluster.ran(run) == UNCACHED
     assert len(registry.search_model_versions(f"name='{MODEL}'")) == versions
@@ -45,7 +47,7 @@ def test_a_second_run_takes_every_stage_from_the_cache(cluster: Cluster, registr
 
 
 def test_a_changed_parameter_repeats_exactly_its_stages(cluster: Cluster, first: str) -> None:
-    run = cluster.submit(*SMALL, "--set", "build_index.queries=500")
+    run = cluster.submit(*RUN, "--set", "build_index.queries=500")
     assert cluster.wait(run)["state"] == "SUCCEEDED"
     assert cluster.ran(run) == UNCACHED | {"build-index"}
 
@@ -55,7 +57,7 @@ def test_a_step_without_memory_is_retried_and_reported(
 ) -> None:
     failing = tmp_path / "failing.yaml"
     failing.write_text(yaml.safe_dump({"steps": {"evaluate": {"memory": "64Mi", "retries": 1, "retry_delay": 1}}}))
-    run = cluster.submit(*SMALL, "--set", "evaluate.split=val", "--resources", str(failing))
+    run = cluster.submit(*RUN, "--set", "evaluate.split=val", "--resources", str(failing))
     assert cluster.wait(run)["state"] == "FAILED"
     assert cluster.attempts(run, "evaluate") == ["Failed", "Failed"]
     assert "evaluate" in cluster.notice(run)

@@ -172,6 +172,16 @@ def test_repeats_of_a_driver_outlast_a_minute_without_storage() -> None:
     assert sum(seconds * factor**repeat for repeat in range(int(strategy["limit"]))) > 60
 
 
+def test_no_driver_writes_a_second_record_of_its_task() -> None:
+    """Kubeflow refuses two records of one task; the first driver of the recorded run had written one."""
+    answers = json.loads((ROOT / "tests/cluster/recorded/api_server_restarted.json").read_text())
+    nodes = answers["workflow"]["status"]["nodes"].values()
+    (unheard,) = (node["message"] for node in nodes if node["phase"] == "Error")
+    defaults = yaml.safe_load(yaml.safe_load((ROOT / "deploy/retries.yaml").read_text())["data"]["workflowDefaults"])
+    expression = defaults["spec"]["templateDefaults"]["retryStrategy"]["expression"]
+    assert [text for text in re.findall(r"!\(lastRetry.message contains '(.+?)'\)", expression) if text in unheard]
+
+
 @pytest.mark.parametrize("step", ["canary", "notify"])
 def test_steps_that_wait_request_little_of_a_core(step: str) -> None:
     assert float(resources.load().for_step(step).cpu) <= 0.1

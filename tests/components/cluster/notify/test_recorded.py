@@ -29,6 +29,17 @@ def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
     assert parse_workflow(answer["workflow"], GRAPH) == RunState("Failed", failures)
 
 
+def test_a_driver_without_a_result_is_not_repeated_and_is_named() -> None:
+    """The API server was away again; ``deploy/retries.yaml`` let no driver write a second record."""
+    answer = recorded("api_server_away")
+    attempts = [state for name, state in answer["tasks"].items() if name.startswith("release-driver(")]
+    assert attempts == ["FAILED"]
+    ((task, reason),) = parse_workflow(answer["workflow"], GRAPH).failures.items()
+    assert task == "release-driver"
+    assert "workflowtaskresults" in reason
+    assert f"failed: {task}: wait: Error" in answer["notice"]
+
+
 @pytest.mark.parametrize(("name", "attempts"), [("train_failing", 1), ("train_retried", 2)])
 def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) -> None:
     """The exit task got the state RUNNING and no error. The second run had the policy of ``deploy/retries.yaml``."""
