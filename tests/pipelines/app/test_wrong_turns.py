@@ -209,7 +209,7 @@ def test_moved_images_are_one_list_and_the_others_are_shown(run: Path, command: 
 
 
 def test_ctrl_c_says_what_goes_on(few: Path, run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*arguments: object) -> None:
+    def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pipelines.app.train.training_parameters", stop)
