@@ -3,9 +3,9 @@
     python -m benchmarks run speed.engines [--items 2000000] [--dimension 256] [--factory IVF4096,SQ8] [--folder FOLDER]
 
 The items and queries are drawn as in speed.search. LanceDB imports the files of ``bifocal export --format lancedb``.
-Each engine takes the least effort (lists that are searched) that finds 95 % of the ten best items of 300 queries; the
-recall is that of 300 others. Times are CPU times of all threads; the wall clock is stated beside them. Memory is the
-peak of a new process that opens the index and searches, with the pages of its mapped files.
+300 queries choose the effort of an engine, the number of lists that it searches: the least that finds 95 % of their ten
+best items. 300 other queries measure the recall. Times are CPU times of all threads, with the wall clock beside them.
+Memory is the peak of a new process that opens the index and searches, with the pages of its mapped files.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def compare(report: Report, name: str, kind: str, folder: Path, asked: Sequence[
 
 
 def main() -> None:
-    """Build both, and report what they find and cost."""
+    """Build the index and the tables of LanceDB, and report what each finds and costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=2_000_000)
     parser.add_argument("--dimension", type=int, default=256)
