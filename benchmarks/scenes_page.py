@@ -23,6 +23,7 @@ class Tuned:
 
 def page(results: Mapping[str, Tuned], search: Search, chance: Mapping[str, float]) -> str:
     """Return the page of the leaderboard; systems without a finished training are named below the table."""
+    devices = sorted({one["device"] for tuned in results.values() for one in tuned.seeds.values()})
     missing, rows = [name for name, tuned in results.items() if not tuned.seeds], _rows(results, search, chance)
     parts = [
         "# Leaderboard",
@@ -31,7 +32,7 @@ def page(results: Mapping[str, Tuned], search: Search, chance: Mapping[str, floa
         "[leaderboard.yaml](../benchmarks/quality/leaderboard.yaml); the validation images chose the trial. One row is "
         "one choice, trained with each seed: mean and standard deviation. R@K, pointing accuracy and NDCG in percent. "
         "The difference is the recall sum less the first row's, with a 95 % interval of a bootstrap over the test "
-        "images. Minutes are CPU time of one training.",
+        f"images. Minutes are CPU time of one training; device: {', '.join(devices)}.",
         _table([["system", "differs from the paper", "seeds", *MEASURES, "difference"], *rows]),
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
         "## Chosen values",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, Report, measured
-from benchmarks.quality.leaderboard import DIRECTIONS, SYSTEMS, Artifacts, train
+from benchmarks.scene_systems import DIRECTIONS, SYSTEMS, Artifacts, train
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import Compositionality, Retrieval
 from bifocal.evaluation.base import Subject

@@ -24,7 +24,7 @@ from torch.nn.functional import normalize
 
 from benchmarks.common import ROOT, Report
 from benchmarks.leaderboard_page import BASELINE, CORRECTED, NDCG, QUICK, Row, gains, page
-from benchmarks.quality.leaderboard import make
+from benchmarks.scene_systems import make
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.features import FeatureStore

@@ -19,9 +19,9 @@ from typing import Any
 from torch.nn.functional import normalize
 
 from benchmarks.common import Report
-from benchmarks.quality.leaderboard import make
 from benchmarks.quality.leaderboard_flickr8k import HOME, read_rows
 from benchmarks.quality.little_data import pooled_inputs
+from benchmarks.scene_systems import make
 from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.models.base import Model
 from bifocal.models.embedding import dual_encoder, embed_images

@@ -1,7 +1,7 @@
 """Compositionality benchmark: rows of the leaderboard, and how far bags of words deviate from chance."""
 
 from benchmarks.quality import compositionality as benchmark
-from benchmarks.quality.leaderboard import SYSTEMS, VISUAL
+from benchmarks.scene_systems import SYSTEMS, VISUAL
 
 
 def test_every_system_with_texts_has_a_row() -> None:

@@ -1,12 +1,15 @@
 """The leaderboard of scenes: equal searches, resumed trainings, and paired differences."""
 
 import json
+import math
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks import scene_systems as systems
 from benchmarks.quality import leaderboard as board
 from benchmarks.scenes_page import Tuned, page
 from benchmarks.tuning import Search, Trial, difference, read_search, with_trial
@@ -24,12 +27,12 @@ def test_every_system_has_the_same_trials_within_the_space() -> None:
         assert 0.3 <= trial.learning_rate <= 3.0
         assert 0.5 <= trial.scale <= 2.0
         assert trial.batch_size in (0.5, 1.0, 2.0)
-    assert SEARCH.differs.keys() == board.SYSTEMS.keys()
+    assert SEARCH.differs.keys() == systems.SYSTEMS.keys()
 
 
-@pytest.mark.parametrize("name", sorted({*board.SYSTEMS} - {"CCA"}))
+@pytest.mark.parametrize("name", sorted({*systems.SYSTEMS} - {"CCA"}))
 def test_a_trial_multiplies_the_values_of_the_recipe(name: str) -> None:
-    values = board.values_of(board.SYSTEMS[name], [])
+    values = systems.values_of(systems.SYSTEMS[name], [])
     before = json.dumps(values)
     changed = with_trial(values, Trial(0.5, 2.0, 2.0))
     assert json.dumps(values) == before
@@ -56,18 +59,21 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
         trained.append((rate, seed))
         return rate, 0.5
 
-    monkeypatch.setattr(board, "train_values", train)
-    monkeypatch.setattr(board, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split})
+    monkeypatch.setattr(systems, "DEVICE", "cpu")
+    monkeypatch.setattr(systems, "train_values", train)
+    monkeypatch.setattr(systems, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split})
     search = Search((Trial(), Trial(3.0), Trial(0.5)), (1, 2), {})
-    budget = iter([True, True] + [False] * 9)
-    unfinished = board.tune("WSABIE", search, [], tmp_path, lambda: next(budget))
+    clock = count()
+    with monkeypatch.context() as patch:
+        patch.setattr(systems.time, "time", lambda: next(clock))
+        unfinished = board.tune("WSABIE", search, [], tmp_path, 2.0)
     assert (len(unfinished.validation), unfinished.chosen, unfinished.seeds) == (2, None, {})
     for _ in range(2):
-        tuned = board.tune("WSABIE", search, [], tmp_path, lambda: True)
+        tuned = board.tune("WSABIE", search, [], tmp_path, math.inf)
         assert tuned.chosen == Trial(3.0)
-        assert tuned.seeds[2] == {"recall sum": pytest.approx(0.3), "split": "test", "minutes": 0.5}
+        assert tuned.seeds[2] == {"recall sum": pytest.approx(0.3), "split": "test", "minutes": 0.5, "device": "CPU"}
     assert trained == [(rate, 1) for rate in (0.001, 0.003, 0.0005)] + [(0.003, 1), (0.003, 2)]
-    assert board.tune("WSABIE", search, ["seed=5"], tmp_path, lambda: False).validation == {}
+    assert board.tune("WSABIE", search, ["seed=5"], tmp_path, -math.inf).validation == {}
 
 
 def test_differences_are_paired_by_image_and_seed() -> None:
@@ -80,8 +86,8 @@ def test_differences_are_paired_by_image_and_seed() -> None:
 
 def test_page_has_means_differences_and_choices() -> None:
     recalls = {f"{way} R@{k}": 50.0 for way in ("caption", "image") for k in (1, 5, 10)}
-    one = recalls | {"recall sum": 300.0, "images": [300.0] * 9, "minutes": 1.0}
-    two = recalls | {"recall sum": 290.0, "images": [290.0] * 9, "minutes": 2.0}
+    one = recalls | {"recall sum": 300.0, "images": [300.0] * 9, "minutes": 1.0, "device": "CPU"}
+    two = recalls | {"recall sum": 290.0, "images": [290.0] * 9, "minutes": 2.0, "device": "CPU"}
     results = {
         "SMILE": Tuned({Trial(): 299.0}, Trial(), {1: one, 2: two}),
         "BEAN": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),

@@ -1,0 +1,175 @@
+"""Small twins of the systems on the drawn scenes: their training, and their measures."""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import ROOT
+from benchmarks.scenes_page import RECALLS
+from benchmarks.tuning import Trial, stored, with_trial
+from bifocal.baselines import caption_blocks, fit_cca
+from bifocal.datasets import read_dataset
+from bifocal.evaluation import PointingGame, SemanticRetrieval
+from bifocal.evaluation.base import Subject
+from bifocal.features import FeatureStore
+from bifocal.models import build_model, load_model, save_model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
+from bifocal.training.validators.recall import model_ranks, recall_metrics
+from components import catalog
+from runtime import parameters
+from runtime.artifacts import MANIFEST
+from runtime.stage import run_stage
+
+SYSTEMS = {
+    "SMILE": "scenes/smile",
+    "BEAN": "scenes/bean",
+    "BEAN + SoDeep": "scenes/bean_sodeep",
+    "multi-level grounding": "scenes/multi_level",
+    "structure-preserving": "scenes/structure_preserving",
+    "semantic retrieval (V)": "scenes/semantic_visual",
+    "semantic retrieval (V+T)": "scenes/semantic",
+    "WSABIE": "scenes/wsabie",
+    "order-free": "scenes/order_free",
+    "CCA": "scenes/wsabie",
+}
+VISUAL = "semantic retrieval (V)"
+"""Trains without texts, so it has no retrieval metrics, only NDCG."""
+DIRECTIONS, KS = ("caption_retrieval", "image_retrieval"), (1, 5, 10)
+STAGES = ("seed", "prepare_dataset", "extract_features", "vectorize_captions", "pretrain_sorter", "train_embedding")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Artifact folders of one system."""
+
+    dataset: Path
+    features: Path
+    text: Path
+    embedding: Path
+
+
+def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home: Path) -> Path:
+    """Return the artifact of a stage; run the stage if the artifact does not exist."""
+    component = catalog.configurable_components()[stage]
+    (output,) = component.outputs
+    key = json.dumps(
+        [values["seed"], values[stage], {name: path.name for name, path in inputs.items()}], sort_keys=True
+    )
+    path = home / f"{output}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+    if not (path / MANIFEST).is_file():
+        section = parameters.validate(values, [*catalog.configurable_components().values()])[stage]
+        started = time.process_time()
+        run_stage(component, section, inputs, {output: path}, values)
+        (home / f"{path.name}.seconds").write_text(f"{time.process_time() - started}\n")
+    return path
+
+
+def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[Artifacts, float]:
+    """Train a system with the values of its recipe; return its artifacts and the CPU minutes of training."""
+    return train_values(name, values_of(recipe, settings), home)
+
+
+def values_of(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters of all stages."""
+    return parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"], settings)
+
+
+def train_values(name: str, values: Mapping[str, Any], home: Path, seed: int | None = None) -> tuple[Artifacts, float]:
+    """Train a system; ``seed`` changes only the training."""
+    shared = make_inputs(values, home)
+    if name == "CCA":
+        return correlate(shared, values["train_embedding"]["model"]["dim"], home)
+    inputs = shared | {"sorter": make("pretrain_sorter", values, {}, home)}
+    embedding = make("train_embedding", {**values, "seed": values["seed"] if seed is None else seed}, inputs, home)
+    return Artifacts(**shared, embedding=embedding), float((home / f"{embedding.name}.seconds").read_text()) / 60
+
+
+def make_inputs(values: Mapping[str, Any], home: Path) -> dict[str, Path]:
+    """Return the dataset, the features and the texts of a system."""
+    dataset = make("prepare_dataset", values, {}, home)
+    return {
+        "dataset": dataset,
+        "features": make("extract_features", values, {"dataset": dataset}, home),
+        "text": make("vectorize_captions", values, {"dataset": dataset}, home),
+    }
+
+
+def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifacts, float]:
+    """Fit canonical correlation analysis on the features and texts of the linear twin."""
+    features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
+    pairs = ImageCaptionPairs(read_dataset(shared["dataset"]).split("train"), features, text)
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": min(dim, features.dim, text.dim),
+        "image_encoder": "LinearEncoder",
+        "text_encoder": "LinearEncoder",
+    }
+    started = time.process_time()
+    model = build_model(ref, feature_dim=features.dim, text_dim=text.dim, text_format=text.format.name)
+    fit_cca(model, caption_blocks(pairs))
+    minutes = (time.process_time() - started) / 60
+    folder = home / "cca"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_model(folder, model)
+    return Artifacts(**shared, embedding=folder), minutes
+
+
+def measure(artifacts: Artifacts, split: str, *, texts: bool) -> dict[str, Any]:
+    """Return the measures of a trained system on a split, and the sum of hits of each image under ``images``.
+
+    Args:
+        texts: whether the system was trained with texts.
+    """
+    model, dataset = load_model(artifacts.embedding, DEVICE), read_dataset(artifacts.dataset)
+    features, text = FeatureStore(artifacts.features), TextStore(artifacts.text)
+    subject = Subject(model, dataset, split, features, text, load_vectorizer(artifacts.text))
+    measures: dict[str, Any] = {"parameters": sum(weight.numel() for weight in model.parameters())}
+    if texts:
+        ranks = model_ranks(model, subject.pairs)
+        recalls = recall_metrics(ranks)
+        measures |= dict(zip(RECALLS, recalls.values(), strict=False)) | {"recall sum": recalls["recall_sum"]}
+        image = subject.pairs.image_of_caption
+        hits = [torch.stack([side.hits(k) for k in KS]).sum(dim=0) for side in ranks]
+        of_captions = torch.zeros(len(hits[0]), dtype=torch.float64).index_add(0, image, hits[1])
+        measures["images"] = (100 * (hits[0] + of_captions / image.bincount())).tolist()
+    semantic = SemanticRetrieval()(subject).metrics
+    if semantic:
+        measures["NDCG"] = semantic["semantic"]["NDCG_area"]
+    if split == "test" and (pointing := PointingGame()(subject).metrics):
+        measures["pointing"] = pointing["pointing"]["accuracy"]
+    return measures
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of a system, and the split on which it is measured."""
+
+    name: str
+    trial: Trial
+    split: str
+    seed: int
+
+
+def measures_of(training: Training, settings: Sequence[str], home: Path, end: float) -> dict[str, Any] | None:
+    """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
+    changed = with_trial(values_of(SYSTEMS[training.name], settings), training.trial)
+
+    def compute() -> dict[str, Any]:
+        artifacts, minutes = train_values(training.name, changed, home, training.seed)
+        device = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
+        measures = measure(artifacts, training.split, texts=training.name != VISUAL)
+        return measures | {"minutes": minutes, "device": device}
+
+    file, factors = re.sub(r"\W", "_", training.name), "-".join(f"{factor:g}" for factor in astuple(training.trial))
+    path = home / "rows" / f"{file}-{factors}-{training.split}-{training.seed}.json"
+    return stored(path, {key: changed.get(key) for key in STAGES}, compute if time.time() < end else None)
