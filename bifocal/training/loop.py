@@ -4,10 +4,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from typing import Any, Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from bifocal.progress import log_line, track
@@ -111,14 +110,15 @@ def run_epochs(
                 for group in state.optimizer.param_groups:
                     group["lr"] = rate * group.get("factor", 1.0)
                 state.optimizer.zero_grad()
-                value = task.backward(batch, epoch, step)
-                if not torch.isfinite(value):
+                # One synchronization with the GPU per step, before the optimizer's step.
+                value = task.backward(batch, epoch, step).item()
+                if not isfinite(value):
                     state.abort_on_nonfinite(value, Progress(epoch, step, total, history), task.describe(batch))
                 if max_grad_norm is not None:
                     nn.utils.clip_grad_norm_(parameters, max_grad_norm)
                 state.optimizer.step()
                 task.after_step()
-                total += value.item()
+                total += value
                 examples += task.size(batch)
                 pace = examples / (time.monotonic() - start)
                 status.text = f"loss {total / (step + 1):.4f}, learning rate {rate:.3g}, {pace:.0f} examples/s"
@@ -160,7 +160,7 @@ def _is_best(task: TrainingTask[T], row: Row, history: Sequence[Row]) -> bool:
     sign = 1 if task.higher_is_better else -1
     # NaN, such as the rank correlation of constant scores, is worse than any number. The first epoch is always best.
     earlier = [sign * past[task.monitor] for past in history if not isnan(past[task.monitor])]
-    return not history or sign * row[task.monitor] > max(earlier, default=-torch.inf)
+    return not history or sign * row[task.monitor] > max(earlier, default=-inf)
 
 
 def _summary(row: Row, shown: Sequence[str] | None) -> str:

@@ -98,7 +98,7 @@ class RunState:
         self.world.barrier()
         sys.exit(EXIT_CODE)
 
-    def abort_on_nonfinite(self, value: Tensor, progress: Progress, batch: Mapping[str, Any]) -> NoReturn:
+    def abort_on_nonfinite(self, value: float, progress: Progress, batch: Mapping[str, Any]) -> NoReturn:
         """Write the state and a description of the batch, as JSON can hold it, and raise ``FloatingPointError``."""
         state, report = (self.directory / f"nonfinite_loss.{suffix}" for suffix in ("safetensors", "json"))
         position = {"epoch": progress.epoch + 1, "step": progress.step}
@@ -106,7 +106,7 @@ class RunState:
             save_checkpoint(state, self.modules, self.optimizer, progress._asdict())
             report.write_text(json.dumps(position | dict(batch)))
         raise FloatingPointError(
-            f"the loss is {value.item()} at epoch {position['epoch']}, step {position['step']}; the batch is described "
+            f"the loss is {value} at epoch {position['epoch']}, step {position['step']}; the batch is described "
             f"in {report} and the state is in {state}: lower the learning rate or max_grad_norm, or check the inputs "
             "of this batch"
         )
