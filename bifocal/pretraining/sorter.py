@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import l1_loss
 
+from bifocal.datasets.prefetch import prefetch
 from bifocal.sorters.positionwise_lstm import PositionwiseLSTMSorter
 from bifocal.sorters.ranks import exact_ranks
 from bifocal.sorters.synthetic import synthetic_scores
@@ -80,15 +81,20 @@ class _SorterTask(TrainingTask[Tensor]):
     higher_is_better = False
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[Tensor]]:
-        return -(-self.vectors_per_epoch // self.batch_size), islice(self._draw(epoch), first_step, None)
+        count = -(-self.vectors_per_epoch // self.batch_size)
+        drawn = islice(self._draw(epoch), first_step, None)
+        if not self.held_out.is_cuda:
+            return count, drawn
+        # A thread draws batches while the GPU computes, in the same order: one generator gives all numbers of an epoch.
+        return count, prefetch(lambda step: next(drawn).pin_memory(), range(first_step, count), ahead=8, threads=1)
 
     def start_epoch(self, epoch: int) -> None:
         self.sorter.train()
 
     def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
-        scores = batch.to(self.held_out.device)
+        scores, ranks = batch.to(self.held_out.device, non_blocking=True)
         width = scores.shape[1]
-        loss = l1_loss(self.sorter(scores) / width, exact_ranks(scores) / width)
+        loss = l1_loss(self.sorter(scores) / width, ranks / width)
         loss.backward()
         return loss.detach()
 
@@ -103,15 +109,17 @@ class _SorterTask(TrainingTask[Tensor]):
         return min(errors[-self.patience :]) > (1 - self.tolerance) * min(errors[: -self.patience])
 
     def size(self, batch: Tensor) -> int:
-        return len(batch)
+        return batch.shape[1]
 
     def _draw(self, epoch: int) -> Iterator[Tensor]:
+        """Yield the scores and their ranks, (2, batch, width)."""
         shortest = self.sorter.shortest if isinstance(self.sorter, PositionwiseLSTMSorter) else self.length
         generator = _generator(self.seed, epoch + 1)
         for start in range(0, self.vectors_per_epoch, self.batch_size):
             count = min(self.batch_size, self.vectors_per_epoch - start)
             width = int(torch.randint(shortest, self.length + 1, (), generator=generator))
-            yield synthetic_scores(count, width, generator)
+            scores = synthetic_scores(count, width, generator)
+            yield torch.stack([scores, exact_ranks(scores)])
 
 
 def _generator(seed: int, stream: int) -> Generator:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
+from bifocal.pretraining.sorter import _SorterTask, held_out_scores, rank_l1, train_sorter
 from bifocal.sorters import PositionwiseLSTMSorter, exact_ranks, load_sorter, save_sorter
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training.schedules import Step
@@ -109,6 +110,18 @@ def test_interrupted_pretraining_resumes_bit_for_bit(
     assert train_sorter(resumed, epochs=4, checkpoints=tmp_path, **ARGUMENTS) == expected
     for name, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weight)
+
+
+@pytest.mark.parametrize("first_step", [0, 2])
+def test_the_thread_for_a_gpu_draws_the_batches_of_a_cpu(monkeypatch: pytest.MonkeyPatch, first_step: int) -> None:
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+    epochs = []
+    for is_cuda in (False, True):
+        task = _SorterTask(small_sorter(), Mock(is_cuda=is_cuda), 6, 4, 18, patience=1, tolerance=0.0, seed=3)
+        count, batches = task.batches(1, first_step)
+        epochs.append([batch.tolist() for batch in batches])
+    assert count - first_step == len(epochs[0])
+    assert epochs[0] == epochs[1]
 
 
 def test_pretraining_stops_when_the_error_is_stable(tmp_path: Path) -> None:
