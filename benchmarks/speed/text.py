@@ -1,8 +1,10 @@
 """How fast are SRU, ELMo, tf-idf and Fisher vectors?
 
-    python -m benchmarks run speed.text [--data ../shared/data/elmo]
+    python -m benchmarks run speed.text [--only recurrences] [--data ../shared/data/elmo]
 
-Recurrences are timed in turns and their medians compared: a busy machine slows all of them alike.
+Recurrences are timed in turns and their medians compared: a busy machine slows all of them alike. A step is a forward
+and a backward pass. On a GPU, GRU and LSTM are cuDNN's, and SRU has Triton kernels. There, all are compared in float32
+and in TF32, for matrix products and cuDNN alike; PyTorch's default is TF32 only in cuDNN.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -18,12 +21,12 @@ from torch import nn
 
 from benchmarks.common import Report, peak_kilobytes, wall_seconds
 from bifocal.registry import build
-from bifocal.text import Elmo
-from bifocal.text.elmo.format import ElmoOptions
-from bifocal.text.vectorizers import TFIDF, FisherVectors
+from bifocal.text_encoders.recurrent import sru_recurrence
 
 BATCH, STEPS, WORD_DIM, DIM, LAYERS = 160, 20, 620, 2400, 4
+PARTS = ("tf_idf", "elmo", "fisher", "recurrences")
 RECURRENCES = ("SRUEncoder", "GRUEncoder", "LSTMEncoder")
+WITHOUT_TRITON = "SRUEncoder without Triton"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -41,38 +44,78 @@ def seconds(function: Callable[[], object]) -> float:
 def training_step(name: str) -> Callable[[], None]:
     """Return a function that runs forward and backward of a text encoder, in the sizes of BEAN."""
     torch.manual_seed(0)
-    encoder: nn.Module = build("bifocal.text_encoders", name, input_dim=WORD_DIM, dim=DIM, layers=LAYERS, dropout=0.25)
-    encoder.to(DEVICE).train()
+    with torch.device(DEVICE):
+        encoder: nn.Module = build(
+            "bifocal.text_encoders", name, input_dim=WORD_DIM, dim=DIM, layers=LAYERS, dropout=0.25
+        )
+    encoder.train()
     values = torch.randn(BATCH, STEPS, WORD_DIM, device=DEVICE)
     lengths = torch.full((BATCH,), STEPS, device=DEVICE)
     return lambda: encoder(values, lengths).sum().backward()
 
 
-def recurrences(report: Report, rounds: int) -> None:
-    """Compare SRU with GRU and LSTM: time in turns, memory in separate processes."""
-    steps = {name: training_step(name) for name in RECURRENCES}
-    times: dict[str, list[float]] = {name: [] for name in RECURRENCES}
+def median_times(steps: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median wall time of each function, timed in turns."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
-        step()
+        seconds(step)
     for _ in range(rounds):
         for name, step in steps.items():
             times[name].append(seconds(step))
-    medians = {name: float(np.median(values)) for name, values in times.items()}
-    setting = f"batch {BATCH}, T {STEPS}, d {DIM}, {LAYERS} layers, {DEVICE}, {torch.get_num_threads()} threads"
-    for name in RECURRENCES:
-        command = [sys.executable, "-m", "benchmarks.speed.text", "--memory", name]
-        megabytes = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        report.add(f"{name}, {setting}", medians[name], "s / step", reference=f"{megabytes:.0f} MB")
-    bar = 3.0 if DEVICE == "cuda" else 1.5
-    report.add("SRU, speed relative to GRU", medians["GRUEncoder"] / medians["SRUEncoder"], at_least=bar)
-    report.add("SRU, speed relative to LSTM", medians["LSTMEncoder"] / medians["SRUEncoder"])
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def recurrences(report: Report, rounds: int) -> None:
+    """Compare SRU with GRU and LSTM: time in turns, memory on a CPU in separate processes."""
+    sizes = f"batch {BATCH}, T {STEPS}, d {DIM}, {LAYERS} layers, {DEVICE}"
+    megabytes = {name: step_memory(name) for name in RECURRENCES}
+    steps: dict[str, Callable[[], object]] = {name: training_step(name) for name in RECURRENCES}
+    if DEVICE == "cpu":
+        medians = median_times(steps, rounds)
+        report_times(report, medians, megabytes, f"{sizes}, {torch.get_num_threads()} threads", "", bar=1.5)
+        return
+    steps[WITHOUT_TRITON] = without_triton(steps["SRUEncoder"])
+    print(torch.cuda.get_device_name())
+    for tf32, precision in ((False, "float32"), (True, "TF32")):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        medians = median_times(steps, rounds)
+        report_times(report, medians, megabytes, f"{sizes}, {precision}", f" on a GPU, {precision}", bar=3.0)
+        gain = medians[WITHOUT_TRITON] / medians["SRUEncoder"]
+        report.add(f"SRU on a GPU, {precision}, speed relative to SRU without Triton", gain)
+
+
+def report_times(
+    report: Report, medians: dict[str, float], megabytes: dict[str, float], setting: str, place: str, bar: float
+) -> None:
+    """Report the time and memory of each recurrence, and the speed of SRU relative to GRU and LSTM."""
+    for name in medians:
+        reference = f"{megabytes[name]:.0f} MB" if name in megabytes else ""
+        report.add(f"{name}, {setting}", medians[name], "s / step", reference=reference)
+    report.add(f"SRU{place}, speed relative to GRU", medians["GRUEncoder"] / medians["SRUEncoder"], at_least=bar)
+    report.add(f"SRU{place}, speed relative to LSTM", medians["LSTMEncoder"] / medians["SRUEncoder"])
+
+
+def without_triton(step: Callable[[], object]) -> Callable[[], object]:
+    """Return ``step`` with the recurrence of SRU in PyTorch, one operation per time step."""
+    backend = "bifocal.text_encoders.recurrent.sru_layer._backend"
+    return patch(backend, lambda tensor: sru_recurrence)(step)
+
+
+def step_memory(name: str) -> float:
+    """Return the MB of a training step; on a CPU, in a process of its own."""
+    if DEVICE == "cuda":
+        return extra_memory(name)
+    command = [sys.executable, "-m", "benchmarks.speed.text", "--memory", name]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def extra_memory(name: str) -> float:
-    """Return the MB of a training step without the imports, with weights and gradients."""
+    """Return the MB of a training step, with weights and gradients, without imports and earlier tensors."""
     if DEVICE == "cuda":
+        earlier = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
         training_step(name)()
-        return torch.cuda.max_memory_allocated() / 2**20
+        return (torch.cuda.max_memory_allocated() - earlier) / 2**20
     before = peak_kilobytes()
     training_step(name)()
     return (peak_kilobytes() - before) / 2**10
@@ -90,6 +133,8 @@ def captions(count: int, words: int = 10_000, length: int = 11) -> list[str]:
 
 def tf_idf(report: Report, count: int) -> None:
     """Time fitting and vectorizing."""
+    from bifocal.text.vectorizers import TFIDF
+
     texts = captions(count)
     vectorizer = TFIDF()
 
@@ -103,6 +148,9 @@ def tf_idf(report: Report, count: int) -> None:
 
 def elmo(report: Report, folder: Path) -> None:
     """Compare ELMo with torch's projected LSTM, which has neither clipping nor a character encoder."""
+    from bifocal.text import Elmo
+    from bifocal.text.elmo.format import ElmoOptions
+
     models = {"published size": Elmo(ElmoOptions()).eval()}
     if folder.is_dir():
         models["test model"] = Elmo.load(folder / "options.json", folder / "lm_weights.hdf5")
@@ -125,6 +173,8 @@ def elmo(report: Report, folder: Path) -> None:
 
 def fisher(report: Report, count: int) -> None:
     """Time Fisher vectors, HGLMM of 30 centers on 300-d words, before and after PCA."""
+    from bifocal.text.vectorizers import FisherVectors
+
     texts = captions(2 * count)
     vectorizer = FisherVectors(components=count, epochs=1, iterations=3)
     report.add(f"Fisher vectors, fit on {len(texts)} captions", seconds(lambda: vectorizer.fit(texts, seed=0)), "s")
@@ -139,6 +189,7 @@ def main() -> None:
     """Report the speed of every text representation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/elmo"), help="folder of a published ELMo")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=5, help="training steps of each recurrence")
     parser.add_argument("--memory", choices=RECURRENCES, help="only print the memory of one training step")
     arguments = parser.parse_args()
@@ -146,10 +197,14 @@ def main() -> None:
         print(extra_memory(arguments.memory))
     else:
         results = Report("speed.text")
-        tf_idf(results, 100_000)
-        elmo(results, arguments.data)
-        fisher(results, 1000)
-        recurrences(results, arguments.rounds)
+        parts: dict[str, Callable[[], None]] = {
+            "tf_idf": lambda: tf_idf(results, 100_000),
+            "elmo": lambda: elmo(results, arguments.data),
+            "fisher": lambda: fisher(results, 1000),
+            "recurrences": lambda: recurrences(results, arguments.rounds),
+        }
+        for name in arguments.only:
+            parts[name]()
         results.write()
 
 
