@@ -103,7 +103,7 @@ class Grid(TimmExtractor, CellExtractor):
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         maps = self.feature_map(pixels)
-        features, boxes = maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps)
+        features, boxes = maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps.device)
         if self.mirror:
             others = self.feature_map(pixels.flip(3)).flatten(2).transpose(1, 2)
             features, boxes = torch.cat([features, others], dim=1), torch.cat([boxes, mirrored(boxes)])

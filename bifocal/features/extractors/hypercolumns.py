@@ -92,7 +92,7 @@ class Hypercolumns(TimmExtractor, CellExtractor):
         columns = self._columns(pixels)
         if self.mirror:
             columns = (columns + self._columns(pixels.flip(3)).flip(3)) / 2
-        return columns.flatten(2).transpose(1, 2), cell_boxes(*columns.shape[2:]).to(columns)
+        return columns.flatten(2).transpose(1, 2), cell_boxes(*columns.shape[2:]).to(columns.device)
 
     def _columns(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, H, W) to hypercolumns (B, D, h, w)."""

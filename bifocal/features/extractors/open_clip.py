@@ -83,7 +83,7 @@ class OpenClip(CellExtractor):
             features = self.backbone.project(pixels).unsqueeze(1)
             return features, cell_boxes(1, 1).to(features)
         maps = self.backbone.token_map(pixels)
-        return maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps)
+        return maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps.device)
 
     @cached_property
     def _shape(self) -> tuple[int, int]:

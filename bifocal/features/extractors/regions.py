@@ -55,9 +55,9 @@ class Regions:
         """D: dimension of the box head's last layer, or of the maps that regions are pooled from."""
         if self.backbone.two_stage:
             return cast(int, self._network.roi_heads.box_predictor.cls_score.in_features)
-        side = 256
         with torch.inference_mode():
-            return next(iter(head_maps(self._network, torch.zeros(1, 3, side, side)).values())).shape[1]
+            blank = torch.zeros(1, 3, 256, 256, device=next(self._network.parameters()).device)
+            return next(iter(head_maps(self._network, blank).values())).shape[1]
 
     @property
     def _network(self) -> Any:

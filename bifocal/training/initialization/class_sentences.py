@@ -75,7 +75,7 @@ def _standardize(model: Model, inputs: TrainingInputs) -> Tensor:
     with torch.no_grad():
         norm.running_mean.copy_(mean)
         norm.running_var.copy_((square - mean * mean).clamp_min(0))
-    return (norm.running_var + norm.eps).sqrt()
+    return (norm.running_var + norm.eps).sqrt().cpu()
 
 
 def _sentence_vectors(vectorizer: Any) -> tuple[SentenceVectors, int]:

@@ -21,6 +21,7 @@ from bifocal.scores import Scores
 from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training.batches.distinct_images import distinct_batches
 from bifocal.training.schedules import Constant, MultiStep
+from tests.bifocal.training.interrupted import Interrupted
 
 Interrupt = Callable[[int], Callable[[], None]]
 
@@ -29,19 +30,6 @@ def equal_weights(first: nn.Module, second: nn.Module) -> bool:
     """Whether two modules are equal bit for bit."""
     state = second.state_dict()
     return all(torch.equal(state[name], tensor) for name, tensor in first.state_dict().items())
-
-
-class Interrupted(nn.Module):
-    """A loss that calls ``tick`` before each step."""
-
-    def __init__(self, tick: Callable[[], None], loss: nn.Module) -> None:
-        super().__init__()
-        self.tick, self.loss = tick, loss
-
-    def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        self.tick()
-        value: Tensor = self.loss(scores, matches)
-        return value
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
