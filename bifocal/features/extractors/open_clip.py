@@ -81,7 +81,7 @@ class OpenClip(CellExtractor):
         """Map images (B, 3, size, size) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         if self.output == "projection":
             features = self.backbone.project(pixels).unsqueeze(1)
-            return features, cell_boxes(1, 1).to(features)
+            return features, cell_boxes(1, 1).to(features.device)
         maps = self.backbone.token_map(pixels)
         return maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps.device)
 

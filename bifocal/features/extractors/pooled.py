@@ -66,4 +66,4 @@ class Pooled(TimmExtractor, CellExtractor):
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, 1, D) and the box (1, 4) of the image."""
         features = self.backbone.pooled(pixels, self.pooling).unsqueeze(1)
-        return features, cell_boxes(1, 1).to(features)
+        return features, cell_boxes(1, 1).to(features.device)

@@ -77,7 +77,7 @@ class PooledLayers(TimmExtractor, CellExtractor):
         if self.backbone.with_classifier:
             means.append(self._raised(self.backbone.class_maps(maps[-1]).mean(dim=(2, 3))))
         features = torch.cat(means, dim=1).unsqueeze(1)
-        return features, cell_boxes(1, 1).to(features)
+        return features, cell_boxes(1, 1).to(features.device)
 
     def _raised(self, values: Tensor) -> Tensor:
         return values.sign() * values.abs() ** self.power

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bifocal.text_encoders.recurrent import sru_recurrence
-from bifocal.text_encoders.recurrent.sru_recurrence import multiply_steps_
 
 
 class SRULayerFunction(torch.autograd.Function):
@@ -25,7 +24,7 @@ class SRULayerFunction(torch.autograd.Function):
         sizes: list[int],
     ) -> Tensor:
         dim = len(bias) // 2
-        dropped = x if input_mask is None else multiply_steps_(x.clone(), input_mask, sizes)
+        dropped = x if input_mask is None else _backend(x).multiply_steps_(x.clone(), input_mask, sizes)
         # In mixed precision only the products have low precision: the recurrence accumulates rounding errors.
         mixed = torch.is_autocast_enabled(x.device.type)
         ctx.product_dtype = torch.get_autocast_dtype(x.device.type) if mixed else x.dtype
@@ -51,7 +50,7 @@ class SRULayerFunction(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = (factor @ weight.to(ctx.product_dtype)).to(x.dtype)
             if input_mask is not None:
-                multiply_steps_(grad_x, input_mask, ctx.sizes)
+                _backend(u).multiply_steps_(grad_x, input_mask, ctx.sizes)
             if not projected:
                 grad_x += grad_skip
         grad_weight = (factor.T @ dropped.to(ctx.product_dtype)).to(weight.dtype)

@@ -24,7 +24,8 @@ for columns in (3, 4):
             skip = u_copy[:, 3 * dim:] if columns == 4 else x
             state, output = backend.recurrence_forward(u_copy, bias, skip, mask, sizes)
             gradients = backend.recurrence_backward(grad, u_copy, skip, state, mask, sizes)
-            results.append((u_copy, state, output, *gradients))
+            dropped = [] if mask is None else [backend.multiply_steps_(x.clone(), mask, sizes)]
+            results.append((u_copy, state, output, *gradients, *dropped))
         for plain, fused in zip(*results, strict=True):
             torch.testing.assert_close(fused, plain)
 """
