@@ -1,9 +1,10 @@
 """Run one stage: hash its inputs, write its outputs to partial directories, track it in MLflow, commit the outputs."""
 
+import ctypes
 import os
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,7 @@ from runtime.spec import Component, Params
 from runtime.torchrun import is_main_process
 
 ROOT = Path(__file__).parent.parent
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
-"""Variable of PyTorch: ask Linux for huge pages for large tensors. PyTorch reads it before its first tensor."""
+KEEP_FREED_MEMORY = {-4: 0, -1: -1}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc's mallopt
 
 
 def stage_fingerprint(
@@ -65,8 +65,10 @@ def run_stage(
     ``values`` are all parameters, for MLflow, ``arguments`` of a cluster step; a killed run with other ``sources`` does
     not resume.
     """
-    # With pages of 4 KB, a training spends up to half of its processor time in page faults.
-    os.environ.setdefault(HUGE_PAGES, "1")
+    # Without this, page faults of new tensors take up to half of a training's processor time.
+    with suppress(AttributeError):  # mallopt is a function of glibc
+        for option, value in KEEP_FREED_MEMORY.items():
+            ctypes.CDLL(None).mallopt(option, value)
     fetch_remote_files()
     run = import_module(f"{component.module}.run").run
     options = dict(arguments or {})

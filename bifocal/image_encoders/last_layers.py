@@ -13,6 +13,7 @@ from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.backbones.timm.last_layers import LastLayers
+from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes, mirrored
 from bifocal.image_encoders.base import ImageEncoder
@@ -134,7 +135,8 @@ class LastLayersEncoder(ImageEncoder):
         """Return the mean (B, C) of the activations of all cells, before it is standardized."""
         features, mask = features.to(self.projection.weight), mask.to(self.projection.weight.device)
         maps = self._drawn_maps(features, mask) if self.training else self._maps(features, mask)
-        return torch.cat([activations.mean(dim=(1, 2)) for activations in self._activations(maps)], dim=1)
+        parts = [maps] if self.training or torch.compiler.is_exporting() else maps.split(EVAL_BATCH_SIZE)
+        return torch.cat([torch.cat([a.mean(dim=(1, 2)) for a in self._activations(part)], dim=1) for part in parts])
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the cells in the joint space before normalization; their mean, normalized, is the embedding."""
