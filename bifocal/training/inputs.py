@@ -15,6 +15,7 @@ from bifocal.models.inputs import input_identity
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer
 from bifocal.training.pairs import PhraseBoxPairs
+from bifocal.training.precision import Precision
 
 
 @dataclass
@@ -25,14 +26,15 @@ class TrainingInputs:
     features: FeatureStore
     text: TextStore
     vectorizer: FittedVectorizer
+    precision: Precision = "float32"  # of the training's steps
     _captions: dict[tuple[str, int | None], ImageCaptionPairs] = field(default_factory=dict, init=False, repr=False)
     _phrases: dict[str, PhraseBoxPairs] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def open(cls, dataset: Path, features: Path, text: Path) -> "TrainingInputs":
+    def open(cls, dataset: Path, features: Path, text: Path, precision: Precision = "float32") -> "TrainingInputs":
         """Open the folders of a dataset, its features and its text."""
         tables = read_dataset(dataset)
-        return cls(tables, open_features(features, tables), TextStore(text), load_vectorizer(text))
+        return cls(tables, open_features(features, tables), TextStore(text), load_vectorizer(text), precision)
 
     def captions(self, split: str, images: int | None = None) -> ImageCaptionPairs:
         """Return the first ``images`` images of a split with their captions; None for all."""

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+
+from bifocal.backbones.timm.last_layers import LastLayers
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -15,6 +17,12 @@ def autocast_for(device: str, precision: Precision) -> Callable[[], torch.autoca
     enabled = precision == "bfloat16" and multiplies_bfloat16(device)
     # autocast caches weight casts; a cast made under no_grad would detach the next pass, so use a new context.
     return lambda: torch.autocast(device, torch.bfloat16, enabled=enabled)
+
+
+def embedding_cast(model: Any, precision: Precision) -> torch.autocast:
+    """Return the context in which a training embeds a collection: float32, or ``precision`` with ``LastLayers``."""
+    costly = any(isinstance(module, LastLayers) for module in model.modules())
+    return autocast_for(model.device.type, precision if costly else "float32")()
 
 
 @cache

@@ -7,6 +7,7 @@ import torch
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.precision import embedding_cast
 
 BANK_SIZE = 4096
 """Captions, and images, of a bank: at d = 1024 the file has 16 MB."""
@@ -23,6 +24,7 @@ def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: 
     captions = torch.randperm(len(pairs), generator=generator)[:BANK_SIZE].sort().values
     images = torch.randperm(len(pairs.image_ids), generator=generator)[:BANK_SIZE].sort().values
     rows = torch.from_numpy(inputs.features.rows([pairs.image_ids[row] for row in images.tolist()]))
-    image_vectors = embed_images(encoder, (inputs.features.gather(some) for some in rows.split(BATCH)))
-    caption_vectors = embed_texts(encoder, (pairs.caption_text(some) for some in captions.split(BATCH)))
+    with embedding_cast(model, inputs.precision):
+        image_vectors = embed_images(encoder, (inputs.features.gather(some) for some in rows.split(BATCH)))
+        caption_vectors = embed_texts(encoder, (pairs.caption_text(some) for some in captions.split(BATCH)))
     return HubnessBank.build(caption_vectors.numpy(), image_vectors.numpy(), correction)

@@ -33,7 +33,7 @@ def run(
 ) -> dict[str, float]:
     """Train on "train", choose the epoch on "val", write the model and its history; return the best epoch's metrics."""
     with torchrun_world() as (world, device):
-        inputs = TrainingInputs.open(dataset, features, text)
+        inputs = TrainingInputs.open(dataset, features, text, params.precision)
         trained = train_members(
             lambda seed: _new_model(params, inputs, seed, device),
             lambda: [TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter))) for phase in params.phases],

@@ -9,6 +9,7 @@ from bifocal.baselines.cca import Pool, caption_blocks, fit_cca
 from bifocal.models.base import Model
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.precision import embedding_cast
 
 
 class CCA(Initialization):
@@ -36,6 +37,6 @@ class CCA(Initialization):
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), embedding_cast(model, inputs.precision):
             blocks = caption_blocks(inputs.captions("train"), cast(Pool, model.image_encoder.pooled))
             return fit_cca(model, blocks, regularization=self.regularization, power=self.power)

@@ -9,6 +9,7 @@ from bifocal.metrics import Ranks, retrieval_ranks, summarize
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.precision import Precision, embedding_cast
 from bifocal.training.validators.base import Validation
 
 KS = (1, 5, 10)
@@ -39,7 +40,7 @@ class Recall(Validation):
             raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
 
     def prepare(self, inputs: TrainingInputs) -> "RecallValidator":
-        return RecallValidator(inputs.captions("val", self.images))
+        return RecallValidator(inputs.captions("val", self.images), inputs.precision)
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,21 @@ class RecallValidator:
 
     monitor: ClassVar[str] = Recall.monitor
     pairs: ImageCaptionPairs
+    precision: Precision = "float32"
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        return recall_metrics(model_ranks(model, self.pairs))
+        return recall_metrics(model_ranks(model, self.pairs, self.precision))
 
 
-def model_ranks(model: nn.Module, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
+def model_ranks(model: nn.Module, pairs: ImageCaptionPairs, precision: Precision = "float32") -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption)."""
     model.eval()
     if isinstance(model, SelfRanking):
         return model.retrieval_ranks(pairs)
     if is_dual_encoder(model):
-        return retrieval_ranks(*embed(dual_encoder(model), pairs), pairs.image_of_caption)
+        with embedding_cast(model, precision):
+            vectors = embed(dual_encoder(model), pairs)
+        return retrieval_ranks(*vectors, pairs.image_of_caption)
     raise TypeError(
         f"{type(model).__name__} cannot be validated: give it embed_images, embed_captions and single_vector = True, "
         "or retrieval_ranks(pairs)"

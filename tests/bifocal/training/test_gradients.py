@@ -15,7 +15,7 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World
 from bifocal.training.gradients import backward, recompute_activations
-from bifocal.training.precision import Precision, autocast_for, multiplies_bfloat16
+from bifocal.training.precision import Precision, autocast_for, embedding_cast, multiplies_bfloat16
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
@@ -102,6 +102,15 @@ def test_a_cpu_without_bfloat16_trains_in_float32(
                 assert torch.is_autocast_enabled("cpu") == (supported and precision == "bfloat16")
         assert ("training in float32" in caplog.text) == (not supported)
     multiplies_bfloat16.cache_clear()
+
+
+def test_only_layers_of_a_backbone_embed_in_bfloat16(new_model: NewModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.training.precision.multiplies_bfloat16", lambda device: True)
+    layers = {"name": "LastLayersEncoder", "backbone": "resnet10t", "layer": "layer3"}
+    for changes, expected in (({}, False), ({"image_encoder": layers}, True)):
+        for precision in get_args(Precision):
+            with embedding_cast(new_model(**changes), precision):
+                assert torch.is_autocast_enabled("cpu") == (expected and precision == "bfloat16")
 
 
 def test_encodings_may_be_tuples(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
