@@ -76,6 +76,17 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
     assert board.tune("WSABIE", search, ["seed=5"], tmp_path, -math.inf).validation == {}
 
 
+def test_trainings_at_once_store_their_measures(tmp_path: Path) -> None:
+    corpus = [f"prepare_dataset.corpus.{split}={images}" for split, images in (("train", 24), ("val", 8), ("test", 8))]
+    small = [*corpus, "extract_features.weights.epochs=1", "extract_features.weights.min_count=1"]
+    trainings = [systems.Training("WSABIE", Trial(), "val", 1), systems.Training("CCA", Trial(), "val", 1)]
+    board.train_at_once(trainings, small, tmp_path, 2, math.inf)
+    for training in trainings:
+        measures = systems.measures_of(training, small, tmp_path, -math.inf)
+        assert measures is not None
+        assert measures["recall sum"] > 0
+
+
 def test_differences_are_paired_by_image_and_seed() -> None:
     random = np.random.default_rng(0)
     first = {seed: (100 * random.random(40)).tolist() for seed in (1, 2, 3)}
