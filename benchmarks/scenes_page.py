@@ -34,7 +34,8 @@ def page(results: Mapping[str, Tuned], search: Search, chance: Mapping[str, floa
         "The difference is the recall sum less the first row's, with a 95 % interval of a bootstrap over the test "
         f"images. Minutes are CPU time of one training; device: {', '.join(devices)}.",
         _table([["system", "differs from the paper", "seeds", *MEASURES, "difference"], *rows]),
-        "[What the tuning changed](leaderboard_analysis.md#drawn-scenes), and where the order of the papers appears.",
+        "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) says what the tuning changed, and which orders of the "
+        "papers appear.",
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
         "## Chosen values",
         "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG for "
