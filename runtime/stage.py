@@ -66,7 +66,7 @@ def run_stage(
     not resume.
     """
     # Without this, page faults of new tensors take up to half of a training's processor time.
-    with suppress(AttributeError):  # mallopt is a function of glibc
+    with suppress(AttributeError, TypeError):  # macOS has no mallopt, Windows no CDLL(None)
         for option, value in KEEP_FREED_MEMORY.items():
             ctypes.CDLL(None).mallopt(option, value)
     fetch_remote_files()
