@@ -68,7 +68,7 @@ class LastLayersEncoder(ImageEncoder):
         backbone: name of the timm model that the features were extracted with.
         layer: name of the layer whose maps are stored.
         cells: s, cells per side of a stored map.
-        also: names of layers behind ``layer`` whose channels join those of the last one.
+        also: names of layers, ``layer`` or behind it, whose channels join those of the last one.
         classes: whether the class probabilities of the pretrained, frozen classifier join, too.
         mirror: whether the features hold the cells of the mirrored image, too.
         power: of the activations and the class probabilities, in (0, 1].

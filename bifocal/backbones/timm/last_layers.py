@@ -12,6 +12,7 @@ class LastLayers(nn.Module):
     The statistics of batch norm and the weights of grouped convolutions, such as depthwise ones, are frozen.
 
     Called with maps of ``after``, it returns the outputs of the layers ``also``, then that of ``forward_features``.
+    ``also`` may name ``after``.
     """
 
     def __init__(self, network: nn.Module, after: str, also: Sequence[str] = ()) -> None:
@@ -28,7 +29,8 @@ class LastLayers(nn.Module):
             maps = graph.placeholder("maps")
         inputs[0].replace_all_uses_with(maps)
         (output,) = [node for node in graph.nodes if node.op == "output"]
-        output.args = ([*(_last_node(graph, network, name) for name in also), output.args[0]],)
+        others = [maps if name == after else _last_node(graph, network, name) for name in also]
+        output.args = ([*others, output.args[0]],)
         graph.eliminate_dead_code()
         if image.users:
             raise ValueError(f"the layers behind {after} read outputs of earlier layers, too: name a later layer")
