@@ -58,6 +58,44 @@ def test_cca_projections_are_white_and_scaled_by_their_correlations() -> None:
         cca_projections(covariances, 6)
 
 
+def root_inverse(covariance: torch.Tensor) -> torch.Tensor:
+    values, vectors = torch.linalg.eigh(covariance)
+    return vectors @ torch.diag(values.rsqrt()) @ vectors.T
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_projections_are_those_of_gong_by_symmetric_roots_and_svd(swapped: bool) -> None:
+    x, y = reversed(views()) if swapped else views()
+    m = moments(x, y)
+    xx, yy = (part + 0.1 * part.diagonal().mean() * torch.eye(len(part)).double() for part in (m.xx, m.yy))
+    u, s, v = torch.linalg.svd(root_inverse(xx) @ m.xy @ root_inverse(yy), full_matrices=False)
+    a, b = cca_projections(m, 4, regularization=0.1, power=2.0)
+    for projection, root, side in ((a, root_inverse(xx), u), (b, root_inverse(yy), v.T)):
+        expected = (s[:4] ** 2 * (root @ side[:, :4])).T
+        torch.testing.assert_close(projection * torch.sign(projection[:, :1] * expected[:, :1]), expected)
+    assert bool((a[:, 0] * b[:, 0]).isfinite().all())
+
+
+def test_directions_without_correlation_are_0() -> None:
+    x, y = views()
+    y = torch.stack([y[:, 0], 1 + torch.randn(len(y), generator=torch.Generator().manual_seed(2)).double()], dim=1)
+    m = moments(x, y)._replace(xy=torch.stack([moments(x, y).xy[:, 0], torch.zeros(6).double()], dim=1))
+    m = m._replace(yy=torch.diag(m.yy.diagonal()))
+    a, b = cca_projections(m, 2, regularization=0.1, power=0.0)
+    assert float(a[0].norm()) > 0
+    assert float(b[0].norm()) > 0
+    assert not a[1].any()
+    assert not b[1].any()
+
+
+def test_singular_covariances_need_a_regularization() -> None:
+    x, y = views(count=4)
+    with pytest.raises(ValueError, match=r"regularization is 0\.0, but a covariance is singular.*Set a regularization"):
+        cca_projections(moments(torch.cat([x, torch.ones(4, 1).double()], dim=1), y), 3, regularization=0.0)
+    a, b = cca_projections(moments(x, y), 3, regularization=1e-4)
+    assert bool(a.isfinite().all() and b.isfinite().all())
+
+
 def test_fitted_model_has_the_projections_of_all_pairs() -> None:
     x, y = views()
     generator = torch.Generator().manual_seed(1)
