@@ -18,7 +18,7 @@ def with_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str
     The head is exported, and its guesses are in the report.
     """
     extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
-    has_classifier = isinstance(extractor, dict) and extractor.get("classes", False)
+    has_classifier = isinstance(extractor, dict) and (extractor.get("classes") or extractor.get("classifier"))
     if not has_classifier or export.get("pointing") or export.get("localizer"):
         return values
     section, evaluators = pointing_section(networks), values["evaluate"]["evaluators"]

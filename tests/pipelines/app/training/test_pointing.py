@@ -67,11 +67,15 @@ def test_with_many_images_the_last_layers_train(weights: Path, tmp_path: Path, m
     networks = shutil.copytree(weights, tmp_path / "networks")
     save_file(timm.create_model("tf_efficientnet_lite2").state_dict(), networks / "lite.safetensors")
 
+    head = {"name": "ClassMixture", "path": str(networks / "encoder")}
+
     def encoder(**options: bool) -> str:
         values = training_parameters(str(photos), networks, (), (), **options)
         validate(values, configurable_components().values())
         source = values["extract_features"]["weights"]["path"]
         assert source == str((networks / "lite.safetensors").resolve())
+        assert values["export_onnx"]["pointing"] == head
+        assert values["evaluate"]["evaluators"][-1] == {"name": "BackbonePointing", "head": head}
         name: str = values["train_embedding"]["model"]["image_encoder"]["name"]
         return name
 
