@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,17 @@ SPARE = 100
 """Results beyond these that are searched at once: most sentences describe fewer items."""
 FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
-CONFIDENCE, EVEN = 0.95, 0.5
-"""Confidence that the threshold of relevance, or of presence, keeps this share with new queries."""
 MIN_PAIRS, FOLDS, BINS = 20, 5, 10
+
+
+class Limit(NamedTuple):
+    """Share of queries without a match that may reach a threshold, and the confidence that new queries keep it."""
+
+    share: float
+    confidence: float
+
+
+RELEVANCE, PRESENCE = Limit(FALSE_POSITIVES, 0.95), Limit(0.03, 0.5)
 
 
 class TooFewPairs(ValueError):
@@ -63,17 +71,17 @@ def calibrate(
         if enough.sum() >= MIN_PAIRS and len(np.unique(own[enough])) >= FOLDS:
             both = np.concatenate([enough, enough])
             matches = np.arange(both.sum()) < enough.sum()
-            presence = fit_level(scores[both], matches, own[enough], confidence=EVEN)
+            presence = fit_level(scores[both], matches, own[enough], limit=PRESENCE)
     return Calibration(**asdict(fitted), presence=presence)
 
 
 def fit_level(
-    scores: Array, relevant: Array, own: Array, references: Array | None = None, confidence: float = CONFIDENCE
+    scores: Array, relevant: Array, own: Array, references: Array | None = None, limit: Limit = RELEVANCE
 ) -> Level | None:
     """Fit a level on searches with and without a match; None if some folds have no relevant result.
 
     ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the queries' items.
-    With ``references`` (Q,), they take the place of the margin. For ``confidence`` see ``allowed_share``.
+    With ``references`` (Q,), they take the place of the margin. For ``limit`` see ``allowed_share``.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -92,7 +100,7 @@ def fit_level(
         model.fit(variables[others], relevant[others])
         predicted[held_out] = model.predict_proba(variables[held_out])[:, 1]
         fitted = others[without[others]]
-        allowed = allowed_share(len(np.unique(both[fitted])), confidence)
+        allowed = allowed_share(len(np.unique(both[fitted])), limit)
         found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], allowed)
     model.fit(variables, relevant)
     weight = float(model.coef_[0, 1])
@@ -101,7 +109,7 @@ def fit_level(
         score=float(model.coef_[0, 0]),
         margin=weight if references is None else 0.0,
         reference=0.0 if references is None else weight,
-        threshold=_threshold(model, variables[without], allowed_share(len(np.unique(own)), confidence)),
+        threshold=_threshold(model, variables[without], allowed_share(len(np.unique(own)), limit)),
         error=calibration_error(predicted, relevant),
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
@@ -109,14 +117,14 @@ def fit_level(
     )
 
 
-def allowed_share(items: int, confidence: float = CONFIDENCE) -> float:
+def allowed_share(items: int, limit: Limit) -> float:
     """Return the largest share of false positives among held-out queries whose upper bound (Clopper and Pearson, 1934)
-    is ``FALSE_POSITIVES`` with a confidence.
+    is the share of a limit with its confidence.
     """
     from scipy.stats import binom
 
     # One false positive more than this number would be as likely with a higher rate.
-    return max(int(binom.ppf(1 - confidence, items, FALSE_POSITIVES)) - 1, 0) / items
+    return max(int(binom.ppf(1 - limit.confidence, items, limit.share)) - 1, 0) / items
 
 
 def _threshold(model: "LogisticRegression", variables: Array, allowed: float) -> float:
