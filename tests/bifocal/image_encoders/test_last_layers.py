@@ -51,7 +51,10 @@ def test_a_layer_that_is_no_step_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "after", "also"),
-    [("resnet10t", "layer2", ["layer2", "layer3"]), ("tf_efficientnet_lite0", "blocks.5.1", ["blocks.5.2", "blocks.6"])],
+    [
+        ("resnet10t", "layer2", ["layer2", "layer3"]),
+        ("tf_efficientnet_lite0", "blocks.5.1", ["blocks.5.2", "blocks.6"]),
+    ],
 )
 def test_outputs_of_further_layers_are_those_of_the_network(name: str, after: str, also: list[str]) -> None:
     torch.manual_seed(0)

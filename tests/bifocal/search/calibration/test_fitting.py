@@ -69,9 +69,7 @@ def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(thr
 def test_the_allowed_share_is_the_largest_that_shows_the_rate(items: int, limit: Limit, least: int) -> None:
     def chance_of_at_most(count: int) -> float:
         """Probability of so few false positives if the true rate is the limit."""
-        return sum(
-            math.comb(items, k) * limit.share**k * (1 - limit.share) ** (items - k) for k in range(count + 1)
-        )
+        return sum(math.comb(items, k) * limit.share**k * (1 - limit.share) ** (items - k) for k in range(count + 1))
 
     count = round(allowed_share(items, limit) * items)
     assert chance_of_at_most(count + 1) > 1 - limit.confidence
