@@ -52,8 +52,7 @@ class LastLayersEncoder(ImageEncoder):
     Fine-tuning as in VSE++ (Faghri et al., BMVC 2018, section 4), of only the last layers: the layers before them are
     frozen, and their maps are computed once, by the extractor Grid with ``stage: LAYER``. Each activation x becomes
     sign(x) |x|^power (Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)). The mean of the cells is standardized per
-    channel, as batch norm without weights does. With ``also`` and ``classes``, the mean has the channels of further
-    layers, and the class probabilities of the pretrained classifier.
+    channel, as batch norm without weights does. With ``also``, the mean has the channels of further layers.
 
     With ``mirror``, the features hold the cells of the image and of the mirrored image (Grid, ``mirror: true``). A
     training step sees one of the two, drawn for each image. In evaluation, the cells of both are averaged. The
@@ -70,9 +69,8 @@ class LastLayersEncoder(ImageEncoder):
         layer: name of the layer whose maps are stored.
         cells: s, cells per side of a stored map.
         also: names of layers, ``layer`` or behind it, whose channels join those of the last one.
-        classes: whether the class probabilities of the pretrained, frozen classifier join, too.
         mirror: whether the features hold the cells of the mirrored image, too.
-        power: of the activations and the class probabilities, in (0, 1].
+        power: of the activations, in (0, 1].
         dropout: probability with which a channel of the mean is zero in training.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
@@ -100,7 +98,6 @@ class LastLayersEncoder(ImageEncoder):
         power: float = 0.5,
         dropout: float = 0.2,
         also: Sequence[str] = (),
-        classes: bool = False,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         if not 0 < power <= 1 or not 0 <= dropout < 1:
@@ -108,19 +105,16 @@ class LastLayersEncoder(ImageEncoder):
         super().__init__(input_dim, dim)
         self.config = BackboneConfig(backbone, model_arguments=model_arguments)
         self.layer, self.cells, self.views, self.power = layer, cells, 1 + mirror, power
-        self.also, self.classes = tuple(also), classes
+        self.also = tuple(also)
         whole = self._backbone()
         self.layers = LastLayers(whole.network.requires_grad_(True), layer, self.also)
-        channels = whole.network.num_features
-        self.classifier = whole.classifier(channels).requires_grad_(False) if classes else None
-        channels += sum(whole.layer_channels(self.also))
-        channels += self.classifier.out_features if self.classifier is not None else 0
+        channels = whole.network.num_features + sum(whole.layer_channels(self.also))
         self.standardize = nn.BatchNorm1d(channels, affine=False)
         self.dropout = nn.Dropout(dropout)
         self.projection = nn.Linear(channels, dim)
 
     def _backbone(self) -> TimmBackbone:
-        backbone = TimmBackbone(self.config, with_classifier=self.classes)
+        backbone = TimmBackbone(self.config)
         backbone.check_layers([self.layer, *self.also])
         return backbone
 
@@ -184,13 +178,11 @@ class LastLayersEncoder(ImageEncoder):
     def _activations(self, maps: Tensor) -> list[Tensor]:
         """Return the activations (B, views, cells, channels) of each layer for maps (B, views, D, h, w)."""
         *others, last = self.layers(maps.flatten(0, 1))
-        found = [self._resized(other, last).movedim(1, 3) for other in others]
-        if self.classifier is not None:
-            found.append(self.classifier(last.movedim(1, 3)).softmax(dim=3))
+        found = [*(self._resized(other, last) for other in others), last]
         raised = _SignedPower.apply if self.training else signed_power
         return [
-            raised(layer.float(), self.power).flatten(1, 2).unflatten(0, maps.shape[:2])
-            for layer in (*found, last.movedim(1, 3))
+            raised(layer.movedim(1, 3).float(), self.power).flatten(1, 2).unflatten(0, maps.shape[:2])
+            for layer in found
         ]
 
     @staticmethod
@@ -203,5 +195,3 @@ class LastLayersEncoder(ImageEncoder):
         backbone = self._backbone()
         load_feature_weights(backbone.network, directory, backbone.classifier_prefix)
         self.layers.load_state_dict(LastLayers(backbone.network, self.layer, self.also).state_dict())
-        if self.classifier is not None:
-            self.classifier.load_state_dict(backbone.network.get_classifier().state_dict())

@@ -133,19 +133,14 @@ class TimmBackbone(DescribedBackbone):
         with torch.no_grad():
             return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
 
-    def classifier(self, channels: int) -> nn.Linear:
-        """Return the classifier; raise ``ValueError`` unless it is a linear layer on ``channels`` of the last map."""
-        classifier = self.network.get_classifier() if self.with_classifier else None
+    def class_maps(self, features: Tensor) -> Tensor:
+        """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et al., CVPR 2016."""
+        classifier, channels = self.network.get_classifier() if self.with_classifier else None, features.shape[1]
         if not isinstance(classifier, nn.Linear) or classifier.in_features != channels:
             raise ValueError(
                 f"the classifier of {self.name} is {classifier}, expected a linear layer on the {channels} "
                 "channels of the last map: set classes to false, or name another last layer"
             )
-        return classifier
-
-    def class_maps(self, features: Tensor) -> Tensor:
-        """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et al., CVPR 2016."""
-        classifier = self.classifier(features.shape[1])
         return cast(Tensor, classifier(features.movedim(1, 3))).softmax(dim=3).movedim(3, 1)
 
     @property

@@ -25,7 +25,7 @@ class Grid(TimmExtractor, CellExtractor):
         stage: stage of the backbone, counted from 0 as in timm's ``feature_info``, or the name of a layer; None for
             ``forward_features``.
         mirror: add the cells of the mirrored image, as further regions with their boxes in the image.
-        classifier: keep the classifier with the weights, for a pointing head or an encoder with class probabilities.
+        classifier: keep the classifier with the weights, for a pointing head.
         coordinates: append the cell's x0 y0 x1 y1, width, height and area, times ``coordinate_scale``.
         coordinate_scale: factor that brings coordinates to the scale of the other features.
 

@@ -73,13 +73,12 @@ def test_outputs_of_further_layers_are_those_of_the_network(name: str, after: st
         LastLayers(network, after, ["layer9"])
 
 
-def test_further_layers_and_class_probabilities_join_the_mean(tmp_path: Path) -> None:
+def test_further_layers_join_the_mean(tmp_path: Path) -> None:
     torch.manual_seed(0)
     grid = Grid("resnet10t", stage="layer2", size=SIZE, classifier=True, model_arguments=SMALL)
-    network = grid.backbone.network
-    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    save_file(grid.backbone.network.state_dict(), tmp_path / "weights.safetensors")
     encoder = LastLayersEncoder(
-        CHANNELS[1], 5, "resnet10t", "layer2", 8, False, also=["layer3"], classes=True, model_arguments=SMALL
+        CHANNELS[1], 5, "resnet10t", "layer2", 8, False, also=["layer3"], model_arguments=SMALL
     ).eval()
     encoder.load_pretrained(tmp_path)
     pixels = torch.randint(0, 256, (3, 3, SIZE, SIZE), dtype=torch.uint8)
@@ -89,13 +88,11 @@ def test_further_layers_and_class_probabilities_join_the_mean(tmp_path: Path) ->
         expected = []
         for image in range(3):
             cells = last[image].flatten(1).T
-            classes = (cells @ network.fc.weight.T + network.fc.bias).softmax(dim=1)
             quarters = third[image].unflatten(1, (2, 2)).unflatten(3, (2, 2)).mean(dim=(2, 4)).flatten(1).T
-            joined = torch.cat([quarters, classes, cells], dim=1).double()
+            joined = torch.cat([quarters, cells], dim=1).double()
             expected.append((joined.sign() * joined.abs().sqrt()).mean(dim=0))
         found = encoder.pooled(stored, torch.ones(stored.shape[:2], dtype=torch.bool))
     torch.testing.assert_close(found.double(), torch.stack(expected), atol=0.011, rtol=0)  # the root of EPSILON is 0.01
-    assert not any("classifier" in name for name, weights in encoder.named_parameters() if weights.requires_grad)
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -217,7 +214,6 @@ def test_graph_of_two_members_equals_torch(tmp_path: Path) -> None:
         "backbone": "resnet10t",
         "layer": "layer2",
         "also": ["layer3"],
-        "classes": True,
         "cells": 8,
         "model_arguments": SMALL,
     }
