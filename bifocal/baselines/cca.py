@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import solve_triangular
 
 from bifocal.image_encoders.pooling import mean_region
 from bifocal.models.base import Model
@@ -13,8 +14,6 @@ from bifocal.models.embedding import BATCH
 
 Pool = Callable[[Tensor, Tensor], Tensor]
 """Maps features (B, R, D) and their mask (B, R) to the vectors that an affine map reads."""
-
-ZERO = 1e-7
 
 
 class PairedBlock(NamedTuple):
@@ -46,17 +45,21 @@ def cca_projections(
         raise ValueError(
             f"dim is {dim}, but {tuple(moments.xy.shape)} gives {min(moments.xy.shape)} directions: lower it"
         )
-    factors = [_cholesky(part, regularization) for part in (moments.xx, moments.yy)]
-    # The inverse Cholesky factors are the inverse roots times rotations, which change none of the directions.
-    half = torch.linalg.solve_triangular(factors[0], moments.xy, upper=False)
-    white = torch.linalg.solve_triangular(factors[1], half.T, upper=False).T
-    left, correlations, right = _largest_directions(white, dim)
-    scale = correlations.clamp(max=1) ** power
-    a, b = (
-        torch.linalg.solve_triangular(factor.T, side, upper=True)
-        for factor, side in zip(factors, (left, right), strict=True)
-    )
-    return (scale * a).T, (scale * b).T
+    if len(moments.xx) > len(moments.yy):  # the eigenvectors of the smaller side take less time
+        swapped = Moments(moments.mean_y, moments.mean_x, moments.yy, moments.xx, moments.xy.T)
+        b, a = cca_projections(swapped, dim, regularization=regularization, power=power)
+        return a, b
+    roots = [_cholesky(part, regularization) for part in (moments.xx, moments.yy)]
+    # Inverse Cholesky factors are inverse symmetric roots times rotations, which change none of the directions.
+    white = solve_triangular(roots[1], solve_triangular(roots[0], moments.xy, upper=False).T, upper=False).T
+    squares, vectors = torch.linalg.eigh(white @ white.T)  # in half of the time of an SVD
+    correlations, left = squares[-dim:].flip(0).clamp(0, 1).sqrt(), vectors[:, -dim:].flip(1)
+    # Below 1e-7 of the largest, a correlation cannot be told from 0: such directions are 0.
+    correlations = torch.where(correlations > 1e-7 * correlations[0], correlations, 0)
+    right = white.T @ left / torch.where(correlations > 0, correlations, torch.inf)
+    scale = torch.where(correlations > 0, correlations**power, 0)
+    a, b = (scale * solve_triangular(r.T, side, upper=True) for r, side in zip(roots, (left, right), strict=True))
+    return a.T, b.T
 
 
 def fit_cca(
@@ -147,23 +150,7 @@ def _cholesky(covariance: Tensor, regularization: float) -> Tensor:
     factor, failure = torch.linalg.cholesky_ex(covariance + ridge)
     if failure:
         raise ValueError(
-            f"regularization is {regularization}, but a covariance is singular: there are fewer images or texts than "
-            "dimensions, or a dimension is constant. Set a regularization above 0, such as 1e-4"
+            f"regularization is {regularization}, but a covariance is singular: a dimension is constant, or there are "
+            "fewer images or texts than dimensions. Set a regularization above 0, such as 1e-4"
         )
     return factor
-
-
-def _largest_directions(matrix: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``count`` left singular vectors, singular values and right singular vectors, the largest first.
-
-    They come from the eigenvectors of the smaller of M M^T and M^T M, which takes half of the time of an SVD. Singular
-    values below 1e-7 of the largest cannot be told from 0; their vectors are 0.
-    """
-    if matrix.shape[0] > matrix.shape[1]:
-        right, values, left = _largest_directions(matrix.T, count)
-        return left, values, right
-    squares, vectors = torch.linalg.eigh(matrix @ matrix.T)
-    squares, left = squares[-count:].flip(0), vectors[:, -count:].flip(1)
-    values = squares.clamp_min(0).sqrt()
-    values = torch.where(values > ZERO * values[0], values, 0)
-    return left * (values > 0), values, (matrix.T @ left) / torch.where(values > 0, values, torch.inf)

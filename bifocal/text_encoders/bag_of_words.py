@@ -1,7 +1,6 @@
 """Linear map of a bag of words."""
 
-from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch import nn
 
 from bifocal.text_encoders.base import VectorTextEncoder
 
@@ -27,7 +26,3 @@ class BagOfWordsEncoder(VectorTextEncoder):
     def __init__(self, input_dim: int = 46_881, dim: int = 2048) -> None:
         super().__init__(input_dim, dim)
         self.projection = nn.Linear(input_dim, dim, bias=False)
-
-    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        self.check_vectors(values)
-        return normalize(self.projection(values), dim=1)

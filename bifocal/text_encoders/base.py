@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 
 class TextEncoder(nn.Module):
@@ -27,9 +28,15 @@ class TextEncoder(nn.Module):
 class VectorTextEncoder(TextEncoder):
     """Encoder of one vector per caption, such as tf-idf; the lengths are ignored."""
 
+    projection: nn.Module
+
     @property
     def input_shape(self) -> tuple[str | int, ...]:
         return ("batch", self.input_dim)
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        self.check_vectors(values)
+        return normalize(self.projection(values), dim=1)
 
     def check_vectors(self, values: Tensor) -> None:
         """Raise ``ValueError`` unless ``values`` is (B, input_dim)."""

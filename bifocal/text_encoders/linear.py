@@ -1,7 +1,6 @@
 """Linear map of a caption's vector."""
 
-from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch import nn
 
 from bifocal.text_encoders.base import VectorTextEncoder
 
@@ -28,7 +27,3 @@ class LinearEncoder(VectorTextEncoder):
     def __init__(self, input_dim: int = 300, dim: int = 512) -> None:
         super().__init__(input_dim, dim)
         self.projection = nn.Linear(input_dim, dim)
-
-    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        self.check_vectors(values)
-        return normalize(self.projection(values), dim=1)

@@ -1,7 +1,6 @@
 """Two fully connected layers over a caption's vector."""
 
-from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch import nn
 
 from bifocal.text_encoders.base import VectorTextEncoder
 
@@ -30,14 +29,10 @@ class ProjectionEncoder(VectorTextEncoder):
 
     def __init__(self, input_dim: int = 6000, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
         super().__init__(input_dim, dim)
-        self.layers = nn.Sequential(
+        self.projection = nn.Sequential(
             nn.Linear(input_dim, hidden),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(hidden, dim),
             nn.BatchNorm1d(dim),
         )
-
-    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        self.check_vectors(values)
-        return normalize(self.layers(values), dim=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,9 @@ SPARE = 100
 FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 MIN_PAIRS, FOLDS, BINS = 20, 5, 10
-
-
-class Limit(NamedTuple):
-    """Share of queries without a match that may reach a threshold, and the confidence that new queries keep it."""
-
-    share: float
-    confidence: float
-
-
-RELEVANCE, PRESENCE = Limit(FALSE_POSITIVES, 0.95), Limit(0.03, 0.5)
+Limit = tuple[float, float]
+"""Share of queries without a match that may reach a threshold, and the confidence that new queries keep it."""
+RELEVANCE, PRESENCE = (FALSE_POSITIVES, 0.95), (0.03, 0.5)
 
 
 class TooFewPairs(ValueError):
@@ -123,8 +116,9 @@ def allowed_share(items: int, limit: Limit) -> float:
     """
     from scipy.stats import binom
 
+    share, confidence = limit
     # One false positive more than this number would be as likely with a higher rate.
-    return max(int(binom.ppf(1 - limit.confidence, items, limit.share)) - 1, 0) / items
+    return max(int(binom.ppf(1 - confidence, items, share)) - 1, 0) / items
 
 
 def _threshold(model: "LogisticRegression", variables: Array, allowed: float) -> float:

@@ -34,7 +34,7 @@ def test_projection_applies_two_layers_and_batch_norm() -> None:
     torch.manual_seed(0)
     encoder = ProjectionEncoder(input_dim=5, dim=3, hidden=4, dropout=0.0).double()
     values = torch.randn(4, 5, dtype=torch.float64)
-    first, second = encoder.layers[0], encoder.layers[3]
+    first, second = encoder.projection[0], encoder.projection[3]
     hidden = (values @ first.weight.T + first.bias).clamp(min=0)
     outputs = hidden @ second.weight.T + second.bias
     outputs = (outputs - outputs.mean(dim=0)) / (outputs.var(dim=0, unbiased=False) + 1e-5).sqrt()

@@ -67,13 +67,15 @@ def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(thr
 @pytest.mark.parametrize(("limit", "least"), [(RELEVANCE, 59), (PRESENCE, 23)])
 @pytest.mark.parametrize("items", [20, 58, 59, 200, 1000])
 def test_the_allowed_share_is_the_largest_that_shows_the_rate(items: int, limit: Limit, least: int) -> None:
+    share, confidence = limit
+
     def chance_of_at_most(count: int) -> float:
         """Probability of so few false positives if the true rate is the limit."""
-        return sum(math.comb(items, k) * limit.share**k * (1 - limit.share) ** (items - k) for k in range(count + 1))
+        return sum(math.comb(items, k) * share**k * (1 - share) ** (items - k) for k in range(count + 1))
 
     count = round(allowed_share(items, limit) * items)
-    assert chance_of_at_most(count + 1) > 1 - limit.confidence
-    assert items < least or chance_of_at_most(count) <= 1 - limit.confidence
+    assert chance_of_at_most(count + 1) > 1 - confidence
+    assert items < least or chance_of_at_most(count) <= 1 - confidence
 
 
 def test_new_queries_exceed_the_rate_in_few_samples() -> None:
