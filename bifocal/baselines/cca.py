@@ -147,10 +147,11 @@ def _moments(blocks: Iterable[PairedBlock], device: torch.device) -> tuple[Momen
 
 def _cholesky(covariance: Tensor, regularization: float) -> Tensor:
     ridge = regularization * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
-    factor, failure = torch.linalg.cholesky_ex(covariance + ridge)
+    root: Tensor
+    root, failure = torch.linalg.cholesky_ex(covariance + ridge)
     if failure:
         raise ValueError(
             f"regularization is {regularization}, but a covariance is singular: a dimension is constant, or there are "
             "fewer images or texts than dimensions. Set a regularization above 0, such as 1e-4"
         )
-    return factor
+    return root

@@ -45,7 +45,7 @@ def export_sentence_transformer(embedding: Path, text: Path, folder: Path) -> No
         network, poolings, layers = tower.transformer, tower.poolings, [*tower.layers, encoder.projection]
     elif isinstance(vectorizer, SentenceVectors) and isinstance(encoder, ProjectionEncoder):
         tower = vectorizer.tower.cpu()
-        network, poolings, layers = tower.transformer, tower.poolings, [*tower.layers, *encoder.projection]
+        network, poolings, layers = tower.transformer, tower.poolings, [*tower.layers, *encoder.projection.children()]
     elif isinstance(vectorizer, PretrainedTransformer) and isinstance(encoder, TransformerEncoder):
         encoder.merge_adapters()
         network, poolings, layers = encoder.transformer, (encoder.pooling,), [encoder.projection]
