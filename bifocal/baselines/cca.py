@@ -54,7 +54,7 @@ def cca_projections(
     white = solve_triangular(roots[1], solve_triangular(roots[0], moments.xy, upper=False).T, upper=False).T
     squares, vectors = torch.linalg.eigh(white @ white.T)  # in half of the time of an SVD
     correlations, left = squares[-dim:].flip(0).clamp(0, 1).sqrt(), vectors[:, -dim:].flip(1)
-    # Below 1e-7 of the largest, a correlation cannot be told from 0: such directions are 0.
+    # A correlation below 1e-7 of the largest is rounding error. Its directions become 0.
     correlations = torch.where(correlations > 1e-7 * correlations[0], correlations, 0)
     right = white.T @ left / torch.where(correlations > 0, correlations, torch.inf)
     scale = torch.where(correlations > 0, correlations**power, 0)

@@ -40,7 +40,7 @@ class _SignedPower(torch.autograd.Function):
 
 
 def signed_power(x: Tensor, power: float) -> Tensor:
-    """Return sign(x) (|x| + EPSILON)^power of activations of any shape, where sign(0) is 1."""
+    """Return sign(x) (|x| + EPSILON)^power of activations of any shape; sign(0) is 1, sign(-0) is -1 in torch."""
     # In place: memory for new tensors takes several times as long as the arithmetic.
     raised = x.abs().add_(EPSILON).pow_(power)
     return torch.where(x < 0, -raised, raised) if torch.compiler.is_exporting() else raised.copysign_(x)
@@ -68,7 +68,7 @@ class LastLayersEncoder(ImageEncoder):
         backbone: name of the timm model that the features were extracted with.
         layer: name of the layer whose maps are stored.
         cells: s, cells per side of a stored map.
-        also: names of layers, ``layer`` or behind it, whose channels join those of the last one.
+        also: names of further layers, whose channels join those of the last one: ``layer`` or layers behind it.
         mirror: whether the features hold the cells of the mirrored image, too.
         power: of the activations, in (0, 1].
         dropout: probability with which a channel of the mean is zero in training.
