@@ -34,8 +34,8 @@ def page(results: Mapping[str, Tuned], search: Search, chance: Mapping[str, floa
         "The difference is the recall sum less the first row's, with a 95 % interval of a bootstrap over the test "
         f"images. Minutes are CPU time of one training; device: {', '.join(devices)}.",
         _table([["system", "differs from the paper", "seeds", *MEASURES, "difference"], *rows]),
-        "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) says what the tuning changed, and which orders of the "
-        "papers appear.",
+        "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) says what the tuning changed, and which rankings "
+        "of the papers hold here.",
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
         "## Chosen values",
         "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG for "
