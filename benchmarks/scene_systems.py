@@ -5,15 +5,15 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.common import ROOT
-from benchmarks.scenes_page import RECALLS
-from benchmarks.tuning import Trial, stored, with_trial
+from benchmarks.leaderboard_page import RECALLS
+from benchmarks.tuning import CLOSED_FORM, Training, stored, with_trial
 from bifocal.baselines import caption_blocks, fit_cca
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import PointingGame, SemanticRetrieval
@@ -87,7 +87,7 @@ def values_of(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
 def train_values(name: str, values: Mapping[str, Any], home: Path, seed: int | None = None) -> tuple[Artifacts, float]:
     """Train a system; ``seed`` changes only the training."""
     shared = make_inputs(values, home)
-    if name == "CCA":
+    if name == CLOSED_FORM:
         return correlate(shared, values["train_embedding"]["model"]["dim"], home)
     inputs = shared | {"sorter": make("pretrain_sorter", values, {}, home)}
     embedding = make("train_embedding", {**values, "seed": values["seed"] if seed is None else seed}, inputs, home)
@@ -135,13 +135,7 @@ def measure(artifacts: Artifacts, split: str, *, texts: bool) -> dict[str, Any]:
     subject = Subject(model, dataset, split, features, text, load_vectorizer(artifacts.text))
     measures: dict[str, Any] = {"parameters": sum(weight.numel() for weight in model.parameters())}
     if texts:
-        ranks = model_ranks(model, subject.pairs)
-        recalls = recall_metrics(ranks)
-        measures |= dict(zip(RECALLS, recalls.values(), strict=False)) | {"recall sum": recalls["recall_sum"]}
-        image = subject.pairs.image_of_caption
-        hits = [torch.stack([side.hits(k) for k in KS]).sum(dim=0) for side in ranks]
-        of_captions = torch.zeros(len(hits[0]), dtype=torch.float64).index_add(0, image, hits[1])
-        measures["images"] = (100 * (hits[0] + of_captions / image.bincount())).tolist()
+        measures |= recalls_of(model, subject.pairs)
     semantic = SemanticRetrieval()(subject).metrics
     if semantic:
         measures["NDCG"] = semantic["semantic"]["NDCG_area"]
@@ -150,17 +144,17 @@ def measure(artifacts: Artifacts, split: str, *, texts: bool) -> dict[str, Any]:
     return measures
 
 
-@dataclass(frozen=True)
-class Training:
-    """One training of a system, and the split on which it is measured."""
+def recalls_of(model: Any, pairs: ImageCaptionPairs) -> dict[str, Any]:
+    """Return R@K of both directions, their sum, and each image's part of the sum under ``images``, in percent."""
+    ranks = model_ranks(model, pairs)
+    recalls, image = recall_metrics(ranks), pairs.image_of_caption
+    hits = [torch.stack([side.hits(k) for k in KS]).sum(dim=0) for side in ranks]
+    of_captions = torch.zeros(len(hits[0]), dtype=torch.float64).index_add(0, image, hits[1])
+    images = (100 * (hits[0] + of_captions / image.bincount())).tolist()
+    return dict(zip(RECALLS, recalls.values(), strict=False)) | {"recall sum": recalls["recall_sum"], "images": images}
 
-    name: str
-    trial: Trial
-    split: str
-    seed: int
 
-
-def measures_of(training: Training, settings: Sequence[str], home: Path, end: float) -> dict[str, Any] | None:
+def measures_of(settings: Sequence[str], home: Path, training: Training, end: float) -> dict[str, Any] | None:
     """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
     changed = with_trial(values_of(SYSTEMS[training.name], settings), training.trial)
 
@@ -170,6 +164,11 @@ def measures_of(training: Training, settings: Sequence[str], home: Path, end: fl
         measures = measure(artifacts, training.split, texts=training.name != VISUAL)
         return measures | {"minutes": minutes, "device": device}
 
-    file, factors = re.sub(r"\W", "_", training.name), "-".join(f"{factor:g}" for factor in astuple(training.trial))
-    path = home / "rows" / f"{file}-{factors}-{training.split}-{training.seed}.json"
-    return stored(path, {key: changed.get(key) for key in STAGES}, compute if time.time() < end else None)
+    key = {stage: changed.get(stage) for stage in STAGES}
+    return stored(measures_file(training, home), key, compute if time.time() < end else None)
+
+
+def measures_file(training: Training, home: Path) -> Path:
+    """Return the file that stores the measures of a training."""
+    name = re.sub(r"\W", "_", training.name)
+    return home / "rows" / f"{name}-{training.trial}-{training.split}-{training.seed}.json"

@@ -3,18 +3,23 @@
 import copy
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
+import torch
 
 from bifocal.metrics.bootstrap import mean_interval
 
 SCALED, INVERSE = ("margin", "temperature"), "sharpness"
 """Arguments of losses in units of the score, and one in units of its inverse."""
+CLOSED_FORM = "CCA"
+"""Has no steps and no loss to tune, and no seed."""
+VALIDATION, REPORTED = "val", "test"
 RESAMPLES = 2000
 
 
@@ -26,19 +31,43 @@ class Trial:
     scale: float = 1.0
     batch_size: float = 1.0
 
+    def __str__(self) -> str:
+        return "-".join(f"{factor:g}" for factor in astuple(self))
+
 
 @dataclass(frozen=True)
 class Search:
-    """Trials of each system, the recipe first, the seeds of the chosen one, and the differences from the papers."""
+    """Trials of each system, the recipe first, and the seeds of the chosen one."""
 
     trials: tuple[Trial, ...]
     seeds: tuple[int, ...]
-    differs: Mapping[str, str]
 
 
-def read_search(file: Path) -> Search:
+@dataclass(frozen=True)
+class Training:
+    """One training of a system: for ``VALIDATION`` to choose a trial, for ``REPORTED`` to measure the chosen one."""
+
+    name: str
+    trial: Trial
+    split: str
+    seed: int
+
+
+@dataclass
+class Tuned:
+    """Validation measure of each finished trial of a system, the chosen trial, and reported measures by seed."""
+
+    validation: dict[Trial, float] = field(default_factory=dict)
+    chosen: Trial | None = None
+    seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+
+Measure = Callable[[Training, float], dict[str, Any] | None]
+"""Returns the stored measures of a training; if there are none before the time given, trains and measures."""
+
+
+def read_search(values: Mapping[str, Any]) -> Search:
     """Read a space, a seed and a number of trials; the trials are drawn from them."""
-    values = yaml.safe_load(file.read_text())
     random, space = np.random.default_rng(values["seed"]), values["space"]
 
     def factor(name: str) -> float:
@@ -49,7 +78,7 @@ def read_search(file: Path) -> Search:
         Trial(factor("learning_rate"), factor("scale"), float(random.choice(space["batch_size"])))
         for _ in range(values["trials"] - 1)
     ]
-    return Search((Trial(), *drawn), tuple(values["seeds"]), values["differs"])
+    return Search((Trial(), *drawn), tuple(values["seeds"]))
 
 
 def with_trial(values: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
@@ -71,6 +100,47 @@ def _scale(loss: Any, factor: float) -> None:
                 part[key] /= factor
             else:
                 _scale(part[key], factor)
+
+
+def tune(name: str, search: Search, measure: Measure, end: float) -> Tuned:
+    """Try the trials of a system, and train the best one with every seed; no training starts after the time ``end``."""
+    tuned = Tuned()
+    for training in trials_of(name, search):
+        if found := measure(training, end):
+            tuned.validation[training.trial] = found["recall sum" if "recall sum" in found else "NDCG"]
+    for training in seeds_of(name, search, tuned):
+        tuned.chosen = training.trial
+        if found := measure(training, end):
+            tuned.seeds[training.seed] = found
+    return tuned
+
+
+def trials_of(name: str, search: Search) -> list[Training]:
+    """Return the trainings that choose."""
+    trials = search.trials[: 1 if name == CLOSED_FORM else None]
+    return [Training(name, trial, VALIDATION, search.seeds[0]) for trial in trials]
+
+
+def seeds_of(name: str, search: Search, tuned: Tuned) -> list[Training]:
+    """Return the trainings of the chosen trial, once all trials are finished."""
+    if len(tuned.validation) < len(trials_of(name, search)):
+        return []
+    return with_seeds(name, search, max(tuned.validation, key=lambda trial: tuned.validation[trial]))
+
+
+def with_seeds(name: str, search: Search, trial: Trial) -> list[Training]:
+    """Return the trainings of a system with the values of a trial and every seed."""
+    return [Training(name, trial, REPORTED, seed) for seed in search.seeds[: 1 if name == CLOSED_FORM else None]]
+
+
+def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, end: float) -> None:
+    """Store the measures of trainings with ``jobs`` processes of one thread each; none starts after the time ``end``.
+
+    What trainings share must exist before: two of them must not make it.
+    """
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        for job in [pool.submit(measure, training, end) for training in trainings]:
+            job.result()
 
 
 def difference(

@@ -19,7 +19,8 @@ from typing import Any
 from torch.nn.functional import normalize
 
 from benchmarks.common import Report
-from benchmarks.quality.leaderboard_flickr8k import HOME, read_rows
+from benchmarks.photograph_systems import read_rows
+from benchmarks.quality.leaderboard_flickr8k import HOME
 from benchmarks.quality.little_data import pooled_inputs
 from benchmarks.scene_systems import make
 from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics

@@ -2,32 +2,45 @@
 
 import json
 import math
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from benchmarks import scene_systems as systems
+from benchmarks.leaderboard_page import scenes
 from benchmarks.quality import leaderboard as board
-from benchmarks.scenes_page import Tuned, page
-from benchmarks.tuning import Search, Trial, difference, read_search, with_trial
+from benchmarks.tuning import (
+    Search,
+    Training,
+    Trial,
+    Tuned,
+    difference,
+    read_search,
+    train_at_once,
+    tune,
+    with_trial,
+)
 from components.catalog import configurable_components
 from runtime.parameters import validate
 
-SEARCH = read_search(board.SEARCH)
+FILE = yaml.safe_load(board.SEARCH.read_text())
+SEARCH = read_search(FILE)
 
 
 def test_every_system_has_the_same_trials_within_the_space() -> None:
-    assert read_search(board.SEARCH) == SEARCH
+    assert read_search(FILE) == SEARCH
     assert (SEARCH.trials[0], len(SEARCH.trials), SEARCH.seeds) == (Trial(), 8, (1, 2, 3))
     assert len(set(SEARCH.trials)) == 8
     for trial in SEARCH.trials:
         assert 0.3 <= trial.learning_rate <= 3.0
         assert 0.5 <= trial.scale <= 2.0
         assert trial.batch_size in (0.5, 1.0, 2.0)
-    assert SEARCH.differs.keys() == systems.SYSTEMS.keys()
+    assert FILE["differs"].keys() == systems.SYSTEMS.keys()
 
 
 @pytest.mark.parametrize("name", sorted({*systems.SYSTEMS} - {"CCA"}))
@@ -62,27 +75,30 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
     monkeypatch.setattr(systems, "DEVICE", "cpu")
     monkeypatch.setattr(systems, "train_values", train)
     monkeypatch.setattr(systems, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split})
-    search = Search((Trial(), Trial(3.0), Trial(0.5)), (1, 2), {})
-    clock = count()
+    search = Search((Trial(), Trial(3.0), Trial(0.5)), (1, 2))
+    measure, clock = partial(systems.measures_of, [], tmp_path), count()
     with monkeypatch.context() as patch:
         patch.setattr(systems.time, "time", lambda: next(clock))
-        unfinished = board.tune("WSABIE", search, [], tmp_path, 2.0)
+        unfinished = tune("WSABIE", search, measure, 2.0)
     assert (len(unfinished.validation), unfinished.chosen, unfinished.seeds) == (2, None, {})
     for _ in range(2):
-        tuned = board.tune("WSABIE", search, [], tmp_path, math.inf)
+        tuned = tune("WSABIE", search, measure, math.inf)
         assert tuned.chosen == Trial(3.0)
         assert tuned.seeds[2] == {"recall sum": pytest.approx(0.3), "split": "test", "minutes": 0.5, "device": "CPU"}
     assert trained == [(rate, 1) for rate in (0.001, 0.003, 0.0005)] + [(0.003, 1), (0.003, 2)]
-    assert board.tune("WSABIE", search, ["seed=5"], tmp_path, -math.inf).validation == {}
+    other = partial(systems.measures_of, ["seed=5"], tmp_path)
+    assert tune("WSABIE", search, other, -math.inf).validation == {}
 
 
 def test_trainings_at_once_store_their_measures(tmp_path: Path) -> None:
     corpus = [f"prepare_dataset.corpus.{split}={images}" for split, images in (("train", 24), ("val", 8), ("test", 8))]
     small = [*corpus, "extract_features.weights.epochs=1", "extract_features.weights.min_count=1"]
-    trainings = [systems.Training("WSABIE", Trial(), "val", 1), systems.Training("CCA", Trial(), "val", 1)]
-    board.train_at_once(trainings, small, tmp_path, 2, math.inf)
+    trainings = [Training("WSABIE", Trial(), "val", 1), Training("CCA", Trial(), "val", 1)]
+    measure = partial(systems.measures_of, small, tmp_path)
+    systems.make_inputs(systems.values_of(systems.SYSTEMS["WSABIE"], small), tmp_path)
+    train_at_once(trainings, measure, 2, math.inf)
     for training in trainings:
-        measures = systems.measures_of(training, small, tmp_path, -math.inf)
+        measures = measure(training, -math.inf)
         assert measures is not None
         assert measures["recall sum"] > 0
 
@@ -104,7 +120,7 @@ def test_page_has_means_differences_and_choices() -> None:
         "BEAN": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),
         "WSABIE": Tuned({Trial(): 200.0}),
     }
-    text = page(results, SEARCH, {"caption R@1": 0.4})
+    text = scenes(results, SEARCH, FILE["differs"], {"caption R@1": 0.4})
     lines = [line for line in text.splitlines() if line.startswith(("| SMILE", "| BEAN", "| WSABIE", "| chance"))]
     assert "| 2 | 50.0 ± 0.0 |" in lines[0]
     assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - |" in lines[0]

@@ -1,26 +1,29 @@
-"""The leaderboard of photographs: valid rows, resumed trainings, and a table of what was trained."""
+"""The leaderboard of photographs: valid rows, an honest search, and a table of what was trained."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
 
-from benchmarks import leaderboard_page
+from benchmarks import leaderboard_page as pages
+from benchmarks import photograph_systems as systems
 from benchmarks.quality import leaderboard_flickr8k as board
+from benchmarks.tuning import Training, Trial, Tuned, read_search
 from bifocal.models import build_model
 from bifocal.registry import build
 from components.catalog import configurable_components
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.parameters import validate
 
-ROWS = board.read_rows()
+ROWS = systems.read_rows()
+SEARCH = read_search(systems.read_board()["search"])
 TEXTS = {"TFIDF": "sparse", "Concatenated": "sparse", "Word2Vec": "tokens", "TransformerTokens": "contextual"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_has_valid_parameters_and_its_model_reads_its_text(row: leaderboard_page.Row) -> None:
+def test_a_row_has_valid_parameters_and_its_model_reads_its_text(row: pages.Row) -> None:
     params = validate(row.values, configurable_components().values())["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     text = TEXTS[row.values["vectorize_captions"]["vectorizer"]["name"]]
@@ -37,42 +40,75 @@ def test_all_rows_have_the_same_features() -> None:
     assert all(row.values["extract_features"] == ROWS[0].values["extract_features"] for row in ROWS)
 
 
-def test_a_finished_training_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[int] = []
+def test_the_search_sees_only_images_of_the_training_list(tmp_path: Path) -> None:
+    root = tmp_path / "corpus"
+    (root / "images").mkdir(parents=True)
+    (root / "Flickr_8k.trainImages.txt").write_text("".join(f"{name}.jpg\n" for name in range(20)))
+    (root / "Flickr_8k.devImages.txt").write_text("dev.jpg\n")
+    (root / "Flickr8k.token.txt").write_text("0.jpg#0\tA dog .\n")
+    held = systems.hold_out(root, tmp_path / "held", (12, 5), seed=7)
+    train, chosen = ((held / f"Flickr_8k.{name}Images.txt").read_text().split() for name in ("train", "dev"))
+    assert (len(train), len(chosen), len({*train, *chosen})) == (12, 5, 17)
+    assert "dev.jpg" not in {*train, *chosen}
+    assert systems.hold_out(root, held, (12, 5), seed=7) == held
 
-    def train(row: leaderboard_page.Row, seed: int, home: Path) -> tuple[dict[str, Path], float]:
-        trained.append(seed)
-        return {}, 0.5
 
-    monkeypatch.setattr(board, "train", train)
-    monkeypatch.setattr(board, "measure", lambda artifacts: {"recall_sum": 300.0})
-    assert board.result(ROWS[0], 1, tmp_path, may_train=False) is None
+def test_the_search_and_the_reported_training_have_other_datasets_and_equal_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages and measuring are replaced: this tests what they are given."""
+    made: list[tuple[str, Any, dict[str, Path]]] = []
+
+    def make(stage: str, values: Any, inputs: dict[str, Path], home: Path) -> Path:
+        made.append((stage, copy.deepcopy(values[stage]), inputs))
+        path = home / f"{stage}-{len(made) if stage != 'extract_features' else 0}"
+        (home / f"{path.name}.seconds").write_text("30.0\n")
+        return path
+
+    monkeypatch.setattr(systems, "make", make)
+    monkeypatch.setattr(systems, "hold_out", lambda root, folder, images, seed: folder)
+    monkeypatch.setattr(systems.scene_systems, "measure", lambda artifacts, split, texts: {"recall sum": 300.0})
+    monkeypatch.setattr(systems, "served", lambda artifacts: {"dim": 256.0})
+    trial = Training("WSABIE", Trial(2.0), "val", 1)
     for _ in range(2):
-        assert board.result(ROWS[0], 1, tmp_path, may_train=True) == {"recall_sum": 300.0, "cpu_minutes": 0.5}
-    changed = leaderboard_page.Row("systems", ROWS[0].name, "", {**ROWS[0].values, "train_embedding": {}})
-    assert board.result(changed, 1, tmp_path, may_train=False) is None
-    assert trained == [1]
+        assert systems.measures_of(tmp_path, trial, float("inf")) == {"recall sum": 300.0, "minutes": 0.5}
+    trained = [(values, inputs) for stage, values, inputs in made if stage == "train_embedding"]
+    assert len(trained) == 1
+    assert trained[0][0]["phases"][0]["learning_rate"] == 0.004
+    roots = [values["corpus"]["root"] for stage, values, _ in made if stage == "prepare_dataset"]
+    assert roots == [ROWS[0].values["prepare_dataset"]["corpus"]["root"], str(tmp_path / "held_out-5500-500-7")]
+    reported = Training("WSABIE", Trial(2.0), "test", 1)
+    assert systems.measures_of(tmp_path, reported, float("-inf")) is None
+    measures = systems.measures_of(tmp_path, reported, float("inf"))
+    assert measures == {"recall sum": 300.0, "minutes": 0.5, "dim": 256.0}
+    first, second = (inputs for stage, _, inputs in made if stage == "train_embedding")
+    assert first["features"] == second["features"]
+    assert first["dataset"] != second["dataset"]
+    assert [values["corpus"]["root"] for stage, values, _ in made if stage == "prepare_dataset"][2:] == roots[:1]
 
 
 def test_gains_compare_equal_seeds() -> None:
+    name = board.PAPERS_TERMS[0]
     results = {
-        leaderboard_page.BASELINE: {1: {"recall_sum": 300.0}, 2: {"recall_sum": 310.0}},
-        board.PAPERS_TERMS[0]: {2: {"recall_sum": 313.0}, 3: {"recall_sum": 400.0}},
+        pages.BASELINE: Tuned(seeds={1: {"recall sum": 300.0}, 2: {"recall sum": 310.0}}),
+        name: Tuned(seeds={2: {"recall sum": 313.0}, 3: {"recall sum": 400.0}}),
     }
-    assert leaderboard_page.gains(results, board.PAPERS_TERMS[0]) == [3.0]
-    assert "| +3.0 | +3.0 | +3.0 |" in leaderboard_page.gain_table(ROWS, results)
-    assert {leaderboard_page.BASELINE, *board.PAPERS_TERMS} <= {row.name for row in ROWS}
+    assert pages.gains(results, name) == [3.0]
+    assert "| +3.0 | +3.0 | +3.0 |" in pages.gain_table(results, [name])
+    assert {pages.BASELINE, *board.PAPERS_TERMS} <= {row.name for row in ROWS}
 
 
 def test_the_page_holds_trained_rows_and_names_the_others() -> None:
-    measures: dict[str, Any] = dict.fromkeys(leaderboard_page.MEASURES, 20.0)
-    results = {ROWS[0].name: {1: measures, 2: measures | {"recall_sum": 22.0}}}
-    published = yaml.safe_load(board.ROWS_FILE.read_text())["published"]
-    text = leaderboard_page.page(ROWS, results, published)
+    measures: dict[str, Any] = dict.fromkeys(pages.PHOTOGRAPHS, 20.0)
+    first, second = measures | {"images": [20.0, 20.0]}, measures | {"recall sum": 22.0, "images": [22.0, 22.0]}
+    results = {row.name: Tuned() for row in ROWS}
+    results[ROWS[0].name] = Tuned({Trial(): 19.0}, Trial(), {1: first, 2: second})
+    text = pages.photographs(ROWS, results, SEARCH, systems.read_board()["published"])
     assert f"| {ROWS[0].name} |" in text
     assert "21.0 ± 1.4" in text
+    assert f"the same search of {len(SEARCH.trials)} trials" in text
     (missing,) = (line for line in text.splitlines() if line.startswith("Not trained yet"))
     assert all(row.name in missing for row in ROWS[1:])
     below = text.partition("## Published elsewhere")[2]
     assert "Not comparable" in below
-    assert all(entry["system"] in below for entry in published)
+    assert all(entry["system"] in below for entry in systems.read_board()["published"])
