@@ -5,9 +5,9 @@ bottom-up features (Anderson et al., CVPR 2018). Words that occur only in captio
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from bifocal.training.schedules import Cosine
 VALIDATION_IMAGES = 250
 WARMUP = 0.15
 MAX_SHIFT = 1 / 16
+MAX_DECODED_BYTES = 1e9
 
 
 class WordHeads(nn.Module):
@@ -80,17 +81,9 @@ def pretrain_on_phrases(
     heads = WordHeads(extractor.map_shape[0], len(words.cell) + 1, len(words.scene)).to(extractor.backbone.device)
     modules = nn.ModuleDict({"network": network, "heads": heads})
     optimizer = torch.optim.AdamW(modules.parameters(), lr=learning_rate, weight_decay=weight_decay)
-    task = _PhraseWordsTask(
-        extractor=extractor,
-        heads=heads,
-        dataset=train,
-        targets=WordTargets(train, words, image_ids),
-        image_ids=image_ids,
-        batch_size=batch_size,
-        positive_weight=positive_weight,
-        image_word_weight=image_word_weight,
-        seed=seed,
-    )
+    targets = WordTargets(train, words, image_ids)
+    weights = positive_weight, image_word_weight
+    task = _PhraseWordsTask(extractor, heads, train, targets, image_ids, batch_size, *weights, seed)
     state = RunState(checkpoints, dict(modules.items()), optimizer)
     run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=Cosine(warmup=WARMUP))
     network.eval().requires_grad_(False)
@@ -116,6 +109,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
     positive_weight: float
     image_word_weight: float
     seed: int
+    decoded: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
     name = "backbone"
 
@@ -149,22 +143,29 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         """Yield images that are mirrored, since "left" and "right" are not targets, and shifted at random."""
         _, height, width = self.extractor.map_shape
 
-        def example(row: int) -> tuple[Tensor, Tensor, Tensor]:
+        def example(row: int) -> tuple[NDArray[Any], ...]:
             image_id, random = self.image_ids[row], np.random.default_rng([self.seed, epoch, row])
-            pixels = self.extractor.preprocess(open_image(self.dataset.image_path(image_id))).numpy()
-            boxes = self.targets.boxes[image_id]
+            pixels, boxes = self._pixels(image_id), self.targets.boxes[image_id]
             if random.random() < 0.5:
                 pixels, boxes = pixels[:, :, ::-1], boxes[:, [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0]
             pixels, shift = _shifted(pixels, random)
             cells = self.targets.of_cells(image_id, boxes + np.tile(shift, 2), height, width)
-            return torch.from_numpy(pixels), torch.from_numpy(cells), torch.from_numpy(self.targets.of_scene(image_id))
+            return pixels, cells, self.targets.of_scene(image_id)
 
-        batch: list[tuple[Tensor, Tensor, Tensor]] = []
-        for count, drawn in enumerate(prefetch(example, rows, ahead=2 * self.batch_size), start=1):
-            batch.append(drawn)
-            if len(batch) == self.batch_size or count == len(rows):
-                yield Examples(*(torch.stack(tensors) for tensors in zip(*batch, strict=True)))
-                batch = []
+        def batch(start: int) -> Examples:
+            examples = map(example, rows[start : start + self.batch_size])
+            return Examples(*(torch.from_numpy(np.stack(arrays)) for arrays in zip(*examples, strict=True)))
+
+        return prefetch(batch, range(0, len(rows), self.batch_size), ahead=2)
+
+    def _pixels(self, image_id: str) -> NDArray[np.uint8]:
+        """Return an image of the network's size (3, H, W); the first of them stay in memory, decoded."""
+        if image_id in self.decoded:
+            return self.decoded[image_id]
+        pixels: NDArray[np.uint8] = self.extractor.preprocess(open_image(self.dataset.image_path(image_id))).numpy()
+        if pixels.nbytes * len(self.decoded) < MAX_DECODED_BYTES:
+            self.decoded[image_id] = pixels
+        return pixels
 
 
 def _shifted(pixels: NDArray[np.uint8], random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
@@ -172,9 +173,8 @@ def _shifted(pixels: NDArray[np.uint8], random: np.random.Generator) -> tuple[ND
     side = pixels.shape[2]
     limit = round(side * MAX_SHIFT)
     x, y = random.integers(-limit, limit + 1, 2)
-    padded = np.pad(pixels, ((0, 0), (limit, limit), (limit, limit)), mode="reflect")
-    shifted = padded[:, limit - y : limit - y + side, limit - x : limit - x + side]
-    return np.ascontiguousarray(shifted), np.array([x, y]) / side
+    columns, rows = (side - 1 - abs(side - 1 - abs(np.arange(side) - shift)) for shift in (x, y))
+    return pixels[:, rows[:, None], columns], np.array([x, y]) / side
 
 
 @torch.inference_mode()

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.datasets import Dataset
+from bifocal.datasets import Dataset, open_image
 from bifocal.features.extractors import Grid
-from bifocal.pretraining.phrase_words import WordHeads, _PhraseWordsTask, pretrain_on_phrases
+from bifocal.pretraining import phrase_words
+from bifocal.pretraining.phrase_words import WordHeads, _PhraseWordsTask, _shifted, pretrain_on_phrases
 from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
 
 Interrupt = Callable[[int], Callable[[], None]]
@@ -126,3 +127,28 @@ def test_pretrain_on_phrases_rejects_images_of_different_shapes(squares: Dataset
     grid = Grid("resnet10t", size=32, resize="aspect")
     with pytest.raises(ValueError, match="set resize to 'square'"):
         pretrain_on_phrases(grid, squares, checkpoints=tmp_path, **ARGUMENTS)
+
+
+@given(seed=st.integers(0, 2**32 - 1), side=st.sampled_from([16, 48]))
+def test_shifted_pixels_are_a_window_of_the_reflected_image(seed: int, side: int) -> None:
+    pixels = np.random.default_rng(seed).integers(0, 256, (3, side, side), dtype=np.uint8)
+    limit = side // 16
+    found, (x, y) = _shifted(pixels, np.random.default_rng(seed))
+    left, top = limit - round(x * side), limit - round(y * side)
+    padded = np.pad(pixels, ((0, 0), (limit, limit), (limit, limit)), mode="reflect")
+    np.testing.assert_array_equal(found, padded[:, top : top + side, left : left + side])
+
+
+def test_only_so_many_decoded_images_stay_in_memory(squares: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phrase_words, "MAX_DECODED_BYTES", 2 * 3 * 32 * 32)
+    grid, train = small_grid(), squares.split("train")
+    image_ids = [str(image_id) for image_id in train.images["image_id"]]
+    words = build_target_vocabulary(train, 5)
+    heads = WordHeads(grid.map_shape[0], len(words.cell) + 1, len(words.scene))
+    targets = WordTargets(train, words, image_ids)
+    task = _PhraseWordsTask(grid, heads, train, targets, image_ids, 4, 1.0, 1.0, 0)
+    for _ in range(2):
+        for image_id in image_ids[:4]:
+            expected = grid.preprocess(open_image(train.image_path(image_id))).numpy()
+            np.testing.assert_array_equal(task._pixels(image_id), expected)
+    assert list(task.decoded) == image_ids[:2]
