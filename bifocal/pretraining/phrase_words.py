@@ -25,10 +25,9 @@ from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.precision import autocast_for
 from bifocal.training.schedules import Cosine
 
-VALIDATION_IMAGES = 250
+VALIDATION_IMAGES, EVALUATED_AT_ONCE = 250, 32
 WARMUP = 0.15
-MAX_SHIFT = 1 / 16
-MAX_DECODED_BYTES = 1e9
+MAX_SHIFT, MAX_DECODED_BYTES = 1 / 16, 1e9
 
 
 class WordHeads(nn.Module):
@@ -182,10 +181,10 @@ def _evaluate(extractor: Grid, heads: WordHeads, dataset: Dataset, words: Target
     image_ids = [str(image_id) for image_id in dataset.images["image_id"][:VALIDATION_IMAGES]]
     targets = WordTargets(dataset, words, image_ids)
     _, height, width = extractor.map_shape
+    pixels = torch.stack([extractor.preprocess(open_image(dataset.image_path(image_id))) for image_id in image_ids])
     cell_scores, scene_scores = [], []
-    for image_id in image_ids:
-        pixels = extractor.preprocess(open_image(dataset.image_path(image_id)))
-        cell_logits, scene_logits = heads(extractor.feature_map(pixels.unsqueeze(0).to(extractor.backbone.device)))
+    for batch in pixels.split(EVALUATED_AT_ONCE):
+        cell_logits, scene_logits = heads(extractor.feature_map(batch.to(extractor.backbone.device)))
         cell_scores.append(cell_logits.flatten(0, 2).cpu().numpy())
         scene_scores.append(scene_logits.cpu().numpy())
     cells = np.concatenate(

@@ -55,8 +55,7 @@ def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
         return
     with mlflow_errors_as_oserror():
         client = connect()
-        parent = find_parent(client, pipeline)
-        if parent is None:
+        if (parent := find_parent(client, pipeline)) is None:
             return
         stages = children(client, parent)
         for stage in stages:
@@ -89,8 +88,7 @@ def find_parent(client: mlflow.MlflowClient, pipeline: str) -> Run | None:
 def find_or_create_parent(client: mlflow.MlflowClient, pipeline: str) -> Run:
     """Return the parent run of stages that are started one by one on this machine."""
     with _machine_lock(pipeline):
-        found = find_parent(client, pipeline)
-        if found:
+        if found := find_parent(client, pipeline):
             client.update_run(found.info.run_id, status="RUNNING")
             return found
         created: Run = client.create_run(
@@ -102,8 +100,7 @@ def find_or_create_parent(client: mlflow.MlflowClient, pipeline: str) -> Run:
 def update_status(client: mlflow.MlflowClient, pipeline: str) -> None:
     """Give the parent the status of the last run of each stage: FAILED if one failed, RUNNING if one runs."""
     with _machine_lock(pipeline):
-        parent = find_parent(client, pipeline)
-        if parent is None:  # deleted by a user
+        if (parent := find_parent(client, pipeline)) is None:  # deleted by a user
             return
         last = {child.data.tags.get("stage"): child.info.status for child in children(client, parent)}
         statuses = set(last.values())
