@@ -22,6 +22,7 @@ from typing import Any
 import lancedb
 import numpy as np
 import pyarrow.dataset as ds
+from lancedb.index import IvfPq, IvfSq
 
 from benchmarks.common import ROOT, Report, load
 from benchmarks.speed.million import write_run
@@ -139,10 +140,10 @@ def main() -> None:
 
         export_collection(Collection.open(folder / "run" / COLLECTION), folder / "export", "lancedb")
         exported = ds.dataset(folder / "export" / "items.parquet")
-        for kind in ("IVF_PQ", "IVF_SQ"):
+        for kind, config in (("IVF_PQ", IvfPq), ("IVF_SQ", IvfSq)):
             table: Any = lancedb.connect(folder / "lance").create_table("items", exported)
             start, cpu = time.perf_counter(), time.process_time()
-            table.create_index(metric="cosine", index_type=kind)
+            table.create_index("vector", config=config(distance_type="cosine"))
             _built(report, f"{shape}, LanceDB {kind}", start, cpu)
             compare(report, f"{shape}, LanceDB {kind}", "lance", folder / "lance", asked, truth)
             shutil.rmtree(folder / "lance")
