@@ -1,5 +1,8 @@
 """Command line of a component: help text, options and errors."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -145,3 +148,17 @@ def test_error_in_a_pod_is_its_termination_message(
             run(main, "components")
         assert file.exists() == in_pod
     assert "toy.phases.0.epochs: got 0" in file.read_text()
+
+
+@pytest.mark.parametrize("triton", [False, True])
+def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(triton: bool, tmp_path: Path) -> None:
+    (tmp_path / "triton.py").write_text("")
+    program = (
+        "import atexit, gc, click\nfrom runtime.command_line.program import run\n"
+        f"import {'triton' if triton else 'click'}\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\nrun(click.Command('x'), 'x')\n"
+    )
+    places = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
+    environment = os.environ | {"PYTHONPATH": places}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(not triton)]
