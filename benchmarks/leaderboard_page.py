@@ -42,8 +42,8 @@ def scenes(results: Results, search: Search, differs: Mapping[str, str], chance:
         "The difference is the recall sum less the first row's, with a 95 % interval of a bootstrap over the test "
         f"images. Minutes are CPU time of one training; device: {', '.join(devices)}.",
         table(results, differs, SCENES, ["chance; the image center", "-", "-", *floor, "-"]),
-        "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) says what the tuning changed, and which rankings "
-        "of the papers hold here.",
+        "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) describes the effect of the tuning. It compares the "
+        "order of the systems with that of the papers.",
         *_missing(results),
         "## Chosen values",
         "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG for "
@@ -76,8 +76,6 @@ def photographs(rows: Sequence[Row], results: Results, search: Search, published
         "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
         "the paper.",
         table(systems, differs, PHOTOGRAPHS),
-        "[Photographs](leaderboard_analysis.md#photographs) says what the tuning changed, and which rankings of the "
-        "papers hold here.",
         "## Chosen values",
         "Factors of the values in the file of the rows, and the recall sum of the held-out images.",
         choices(systems),

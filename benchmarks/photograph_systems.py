@@ -70,7 +70,7 @@ def hold_out(root: Path, folder: Path, images: Sequence[int], seed: int) -> Path
 def inputs_of(values: dict[str, Any], split: str, home: Path) -> tuple[dict[str, Path], dict[str, Any]]:
     """Return dataset, features, texts and sorter of a row, and its parameters, with other lists for the search.
 
-    The search has the features of all images: those of an image depend on no other one.
+    The search reads the stored features of all images: the features of an image do not depend on other images.
     """
     values = copy.deepcopy(values)
     dataset = make("prepare_dataset", values, {}, home)

@@ -68,7 +68,7 @@ class LastLayersEncoder(ImageEncoder):
         backbone: name of the timm model that the features were extracted with.
         layer: name of the layer whose maps are stored.
         cells: s, cells per side of a stored map.
-        also: names of further layers, whose channels join those of the last one: ``layer`` or layers behind it.
+        also: names of further layers, each ``layer`` or a later one. Their channels are added to the last layer's.
         mirror: whether the features hold the cells of the mirrored image, too.
         power: of the activations, in (0, 1].
         dropout: probability with which a channel of the mean is zero in training.

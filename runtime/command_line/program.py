@@ -28,7 +28,7 @@ def run(main: click.Command, name: str) -> None:
         _report_to_kubernetes(str(error) if known else repr(error))
         sys.exit(1)
     finally:
-        # At its end, Python visits every object for up to a second; triton reports what is not freed then as leaks.
+        # Python visits every object when it exits, for up to a second. Triton reports frozen objects as leaks.
         if "triton" not in sys.modules:
             gc.freeze()
 

@@ -1,4 +1,4 @@
-"""The leaderboard of photographs: valid rows, an honest search, and a table of what was trained."""
+"""The leaderboard of photographs: its rows, its search and its page."""
 
 import copy
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_search_sees_only_images_of_the_training_list(tmp_path: Path) -> Non
 def test_the_search_and_the_reported_training_have_other_datasets_and_equal_features(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stages and measuring are replaced: this tests what they are given."""
+    """The stages are replaced: the test checks their inputs."""
     made: list[tuple[str, Any, dict[str, Path]]] = []
 
     def make(stage: str, values: Any, inputs: dict[str, Path], home: Path) -> Path:
