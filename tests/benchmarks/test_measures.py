@@ -43,7 +43,7 @@ def test_hash_ignores_other_metrics_and_texts_of_evaluators() -> None:
 
 
 def test_table_marks_values_that_another_measure_gave(tmp_path: Path) -> None:
-    name, day = "quality.flickr8k", "2026-11-25"
+    name, day = "quality.rank_losses", "2026-11-25"
     results = [
         Result("same", 1.0, date=day, measure=measure_hash(name)),
         Result("other", 2.0, date=day, measure="0123456789ab"),
