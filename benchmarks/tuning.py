@@ -138,7 +138,9 @@ def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, en
 
     What trainings share must exist before: two of them must not make it.
     """
-    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    context = get_context("spawn")
+    # A process for each training: freed memory stays with a process, and 20 trainings would hold 11 GB.
+    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,), max_tasks_per_child=1) as pool:
         for job in [pool.submit(measure, training, end) for training in trainings]:
             job.result()
 
