@@ -154,7 +154,7 @@ def _missing(results: Results) -> list[str]:
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(set(values)) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}"
 
 
