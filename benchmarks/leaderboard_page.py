@@ -13,6 +13,8 @@ SCENES = (*RECALLS, "recall sum", "pointing", "NDCG", "minutes")
 CORRECTED = "corrected sum"
 """With the biases of the stored bank of training captions and images, as in search; absent without a bank."""
 PHOTOGRAPHS = (*RECALLS, "recall sum", CORRECTED, "NDCG", "minutes", "parameters, M", "dim", "query, ms")
+SIZES = ("parameters, M", "dim")
+"""Equal for all seeds."""
 BASELINE, QUICK = "baseline", "quick combination"
 """The second is a system, and the first with SMILE's attention: one training, and one row."""
 
@@ -76,6 +78,8 @@ def photographs(rows: Sequence[Row], results: Results, search: Search, published
         "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
         "the paper.",
         table(systems, differs, PHOTOGRAPHS),
+        "[Photographs](leaderboard_analysis.md#photographs) describes the effect of the tuning. It compares the order "
+        "of the systems with that of the papers.",
         "## Chosen values",
         "Factors of the values in the file of the rows, and the recall sum of the held-out images.",
         choices(systems),
@@ -108,7 +112,7 @@ def table(
         if tuned.seeds:
             found = difference(images[name], images[first]) if name != first else None
             text = f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})" if found else "-"
-            cells = [_cell([one[measure] for one in tuned.seeds.values() if measure in one]) for measure in measures]
+            cells = [_measure(list(tuned.seeds.values()), measure) for measure in measures]
             rows.append([name, differs[name], str(len(tuned.seeds)), *cells, text])
     return _table(
         [["system", "differs from the paper", "seeds", *measures, "difference"], *rows, *([floor] if floor else [])]
@@ -151,10 +155,16 @@ def _missing(results: Results) -> list[str]:
     return [f"Not trained yet: {', '.join(names)}."] if names else []
 
 
+def _measure(seeds: Sequence[Mapping[str, Any]], measure: str) -> str:
+    if measure in SIZES:
+        return f"{seeds[0][measure]:.3g}"
+    return _cell([one[measure] for one in seeds if measure in one])
+
+
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    spread = f" ± {statistics.stdev(values):.1f}" if len(set(values)) > 1 else ""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}"
 
 

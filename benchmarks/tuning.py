@@ -139,9 +139,10 @@ def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, en
     What trainings share must exist before: two of them must not make it.
     """
     context = get_context("spawn")
+    missing = [training for training in trainings if measure(training, -math.inf) is None]
     # A process for each training: freed memory stays with a process, and 20 trainings would hold 11 GB.
     with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,), max_tasks_per_child=1) as pool:
-        for job in [pool.submit(measure, training, end) for training in trainings]:
+        for job in [pool.submit(measure, training, end) for training in missing]:
             job.result()
 
 
