@@ -45,7 +45,7 @@ def scenes(results: Results, search: Search, differs: Mapping[str, str], chance:
         f"images. Minutes are CPU time of one training; device: {', '.join(devices)}.",
         table(results, differs, SCENES, ["chance; the image center", "-", "-", *floor, "-"]),
         "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) describes the effect of the tuning. It compares the "
-        "order of the systems with that of the papers.",
+        "order of the systems here and in the papers.",
         *_missing(results),
         "## Chosen values",
         "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG for "
@@ -79,7 +79,7 @@ def photographs(rows: Sequence[Row], results: Results, search: Search, published
         "the paper.",
         table(systems, differs, PHOTOGRAPHS),
         "[Photographs](leaderboard_analysis.md#photographs) describes the effect of the tuning. It compares the order "
-        "of the systems with that of the papers.",
+        "of the systems here and in the papers.",
         "## Chosen values",
         "Factors of the values in the file of the rows, and the recall sum of the held-out images.",
         choices(systems),

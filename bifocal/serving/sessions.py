@@ -20,7 +20,7 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = threads or default_threads()
     # Weights that are stored as int8 become float32 once, when the graph is loaded.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
-    # Threads that wait for the next run take a core from whatever follows: 4 ms of CPU time after each run.
+    # Otherwise, waiting threads keep a core busy for 4 ms after each run.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     available = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
