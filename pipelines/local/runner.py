@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Any
 from uuid import uuid4
 
@@ -50,7 +51,7 @@ class LocalRun:
     def __post_init__(self) -> None:
         compiled, *platform = yaml.load_all(self.text, Loader=LOADER)
         self.pipeline = ParseDict(compiled, spec.PipelineSpec())
-        self.stopped = Event()
+        self.stopped, self.active = Event(), list[str]()
         self.states: dict[str, State] = {}
         executors = compiled["deploymentSpec"]["executors"]
         pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
@@ -67,8 +68,7 @@ class LocalRun:
     def execute(self) -> dict[str, State]:
         """Run the pipeline and return the final state of each task."""
         root = self.pipeline.root
-        unknown = sorted(set(self.arguments) - set(root.input_definitions.parameters))
-        if unknown:
+        if unknown := sorted(set(self.arguments) - set(root.input_definitions.parameters)):
             known = ", ".join(sorted(root.input_definitions.parameters))
             raise ValueError(f"the pipeline has no argument {unknown[0]!r}; it has {known}")
         with self._locked():
@@ -82,16 +82,14 @@ class LocalRun:
             with FileLock(self.folder / ".lock", timeout=0):
                 yield
         except Timeout as error:
-            raise ValueError(
-                f"another process runs a pipeline in {self.folder}: wait for it, or choose another --folder"
-            ) from error
+            raise ValueError(f"another process runs in {self.folder}: wait, or choose another --folder") from error
 
     def _run_graph(self, graph: spec.ComponentSpec, scope: IOStore) -> str:
         """Run the tasks of a graph; return the first error message, "" if none."""
         errors: dict[str, str] = {}
         waiting = dict(graph.dag.tasks)
         running: dict[Future[str], str] = {}
-        with ThreadPoolExecutor(self.parallel) as pool, self._stop_on_error(running):
+        with ThreadPoolExecutor(self.parallel) as pool, self._stop_on_error():
             while waiting or running:
                 for name, task in list(waiting.items()):
                     needs = task.dependent_tasks
@@ -107,20 +105,20 @@ class LocalRun:
                 done, _ = wait(running, return_when=FIRST_COMPLETED) if running else (set(), None)
                 for future in done:
                     name = running.pop(future)
-                    error = future.result()
-                    if error:
+                    if error := future.result():
                         errors[name] = error
         return next((error for error in errors.values() if error), "")
 
     @contextmanager
-    def _stop_on_error(self, running: Mapping[Future[str], str]) -> Iterator[None]:
+    def _stop_on_error(self) -> Iterator[None]:
         """After Ctrl-C or an error, kill the running steps: the pool would wait for them."""
         try:
             yield
         except BaseException:
             self.stopped.set()
-            while wait(running, timeout=POLL_SECONDS).not_done:
+            while self.active:
                 self.engine.stop()
+                sleep(POLL_SECONDS)
             raise
 
     def _run_task(self, name: str, task: spec.PipelineTaskSpec, scope: IOStore) -> str:
@@ -133,15 +131,18 @@ class LocalRun:
             if source.HasField("task_final_status"):
                 arguments[key] = self._status(source.task_final_status.producer_task, scope)
         if component.HasField("dag"):
-            inner = _scope(component, arguments, scope)
+            inner, error = _scope(component, arguments, scope), ""
             if ConditionEvaluator.evaluate_condition(task.trigger_policy.condition, inner):
                 error = self._run_graph(component, inner)
             else:
-                error = ""
                 self._finish(task.task_info.name, State.CANCELED, f"not {task.trigger_policy.condition}")
             scope.put_task_status(name, State.FAILED if error else State.COMPLETE)
             return error
-        state, outputs, error = self.tasks.run(name, task, component, arguments)
+        self.active.append(name)  # in this thread: Ctrl-C can come before the other one has the future
+        try:
+            state, outputs, error = self.tasks.run(name, task, component, arguments)
+        finally:
+            self.active.remove(name)
         for key, value in outputs.items():
             scope.put_task_output(name, key, value)
         self._finish(name, state, error)
@@ -162,7 +163,6 @@ class LocalRun:
 def _scope(component: spec.ComponentSpec, arguments: dict[str, Any], parent: IOStore | None = None) -> IOStore:
     """Return the store of a graph with its inputs."""
     scope = IOStore(parent)
-    inputs = OrchestratorUtils.join_user_inputs_and_defaults(arguments, component.input_definitions)
-    for name, value in inputs.items():
+    for name, value in OrchestratorUtils.join_user_inputs_and_defaults(arguments, component.input_definitions).items():
         scope.put_parent_input(name, value)
     return scope

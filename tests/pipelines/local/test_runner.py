@@ -2,14 +2,17 @@
 
 import signal
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
 from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
+from pipelines.local import runner
 from pipelines.local.engine import Exit, Pod
 from pipelines.local.runner import LocalRun
 from pipelines.local.task import State
@@ -134,6 +137,36 @@ def test_interrupt_kills_the_running_step_and_starts_no_other(tmp_path: Path) ->
     assert engine.killed.is_set()
 
 
+@pytest.mark.parametrize("started", [True, False])
+def test_interrupt_before_a_task_is_recorded_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    class Engine(FakeEngine):
+        running, killed = threading.Event(), threading.Event()
+
+        def run(self, pod: Pod) -> Exit:
+            self.running.set()
+            assert self.killed.wait(20.0), "the step was not killed"
+            return Exit(-signal.SIGKILL)
+
+        def stop(self) -> None:
+            if self.running.is_set():
+                self.killed.set()
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *arguments: Any) -> Future[Any]:
+            future = super().submit(*arguments)
+            if threading.current_thread() is threading.main_thread():
+                assert not started or Engine.running.wait(20.0)
+                raise KeyboardInterrupt
+            return future
+
+    monkeypatch.setattr(runner, "ThreadPoolExecutor", Pool)
+    with pytest.raises(KeyboardInterrupt):
+        execute(tmp_path, Engine())
+    assert Engine.killed.is_set() or not started
+
+
 @pytest.mark.parametrize("text", ["{", '{"a": 1}'])
 def test_an_output_that_kubeflow_rejects_fails_the_task(tmp_path: Path, text: str) -> None:
     class Engine(FakeEngine):
@@ -159,7 +192,7 @@ def test_attempts_without_an_output_are_deleted_and_others_are_kept(tmp_path: Pa
 def test_a_second_run_in_the_folder_of_a_running_one_is_refused(tmp_path: Path) -> None:
     with (
         FileLock(tmp_path / ".lock"),
-        pytest.raises(ValueError, match=r"another process runs a pipeline in .*--folder"),
+        pytest.raises(ValueError, match=r"another process runs in .*--folder"),
     ):
         execute(tmp_path, FakeEngine())
 
