@@ -80,26 +80,30 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 """Writer of each folder below ``../data``."""
 
 
-def write_data(values: Mapping[str, Any], folder: Path) -> None:
-    """Write the data below ``folder`` that the parameters ``values`` name and that do not exist.
+def named_data(values: Mapping[str, Any]) -> set[str]:
+    """Return the folders and the files of weights below ``../data`` that the parameters ``values`` name."""
+    names = {path.removeprefix(DATA) for path in strings_of(values) if path.startswith(DATA)}
+    return {name if name.startswith(WEIGHTS) else name.split("/")[0] for name in names}
+
+
+def write_data(name: str, folder: Path) -> None:
+    """Write ``name`` of ``named_data`` below ``folder`` if it does not exist.
 
     Raises:
         ValueError: a folder has no writer.
     """
-    for name in sorted({path.removeprefix(DATA) for path in strings_of(values) if path.startswith(DATA)}):
-        if name.startswith(WEIGHTS):
-            path = folder / name
-            if not path.is_file():
-                write_stand_in(STAND_INS[path.stem], path)
-            continue
-        root = name.split("/")[0]
-        if root not in WRITERS:
-            raise ValueError(f"{DATA}{name}: no writer for {root}; there are {', '.join(sorted(WRITERS))}")
-        if not (folder / root).exists():
-            partial = folder / f"{root}.partial"
-            partial.mkdir(parents=True)
-            WRITERS[root](partial)
-            partial.rename(folder / root)
+    path = folder / name
+    if path.exists():
+        return
+    if name.startswith(WEIGHTS):
+        write_stand_in(STAND_INS[path.stem], path)
+        return
+    if name not in WRITERS:
+        raise ValueError(f"{DATA}{name}: no writer; there are {', '.join(sorted(WRITERS))}")
+    partial = folder / f"{name}.partial"
+    partial.mkdir(parents=True)
+    WRITERS[name](partial)
+    partial.rename(path)
 
 
 def strings_of(value: Any) -> Iterator[str]:

@@ -5,14 +5,14 @@ import multiprocessing
 import os
 import traceback
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 import click
 import torch
 
 from runtime.mlflow.connection import connect
-from tests.rehearsals.papers.data import write_data
+from tests.rehearsals.papers.data import named_data, write_data
 from tests.rehearsals.papers.outcome import Outcome, check
 from tests.rehearsals.papers.stages import CHECKOUT, Run, enter
 from tests.rehearsals.papers.table import load_table
@@ -49,24 +49,19 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         # Two processes can neither create its tables nor write the same data at the same time.
         pool.submit(create_store).result()
-        pool.submit(write_all_data, names, home).result()
-        waiting = list(names)
-        while waiting:
-            ready = [name for name in waiting if not set(table[name].after) & set(waiting)]
-            for future in as_completed([pool.submit(rehearse, name, home) for name in ready]):
-                outcome = future.result()
-                outcomes.append(outcome)
+        data = {file for name in names for file in named_data(Run(f"papers/{name}", table[name].set, home).values)}
+        list(pool.map(write_data, sorted(data), [home / "data"] * len(data)))
+        waiting, running = list(names), dict[Future[Outcome], str]()
+        while waiting or running:
+            pending = {*waiting, *running.values()}
+            for name in [name for name in waiting if not set(table[name].after) & pending]:
+                running[pool.submit(rehearse, name, home)] = name
+                waiting.remove(name)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[future]
+                outcomes.append(outcome := future.result())
                 click.echo(f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}")
-            waiting = [name for name in waiting if name not in ready]
     return sorted(outcomes, key=lambda outcome: outcome.recipe)
-
-
-def write_all_data(names: Sequence[str], home: Path) -> None:
-    """Write the data that the recipes name."""
-    torch.set_num_threads(1)
-    table = load_table()
-    for name in names:
-        write_data(Run(f"papers/{name}", table[name].set, home).values, home / "data")
 
 
 def create_store() -> None:

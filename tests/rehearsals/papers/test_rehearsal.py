@@ -9,7 +9,7 @@ import pytest
 
 from components.catalog import configurable_components
 from runtime.parameters import validate
-from tests.rehearsals.papers.data import write_data
+from tests.rehearsals.papers.data import named_data, write_data
 from tests.rehearsals.papers.measures import Measure, measure
 from tests.rehearsals.papers.outcome import Outcome, check, not_learned, phase_losses
 from tests.rehearsals.papers.report import BEGIN, END, NOT_LEARNED, markdown_table, write_into
@@ -38,7 +38,8 @@ def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatc
     monkeypatch.chdir(tmp_path)  # the working directory is restored after the test
     rehearsal = load_table()["smile_flickr30k"]
     run = Run("papers/smile_flickr30k", rehearsal.set | SHORT, tmp_path)
-    write_data(run.values, tmp_path / "data")
+    for name in named_data(run.values):
+        write_data(name, tmp_path / "data")
     enter(tmp_path)
     run.run()
     outcome = check("smile_flickr30k", rehearsal, run.folders, run.seconds())
