@@ -84,7 +84,6 @@ ORDINAL: Losses = {
 }
 LABELS: Losses = {
     "ours, exact (default)": MeanAveragePrecisionLoss,
-    "ours, soft": lambda: MeanAveragePrecisionLoss(soft()),
     "ours, exact + soft margin": lambda: MeanAveragePrecisionLoss(auxiliary_weight=1.0),
     "pairwise": lambda: MeanAveragePrecisionLoss(PairwiseSorter()),
     "cross-entropy (soft margin)": MultiLabelSoftMarginLoss,

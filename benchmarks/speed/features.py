@@ -5,7 +5,8 @@
 Extraction and a bare forward pass of the same network take turns on the same batches, so both see the same machine; on
 a CPU, both networks have folded normalizations. The ratio is the median over the turns. The reported memory is the peak
 of extraction minus the peak of the forward pass. Proposals also waits for selective search, which is slower than the
-network.
+network. On a CPU, decoding takes time of the same cores, which counts where the network is fast: ``speed.extraction``
+compares with both.
 """
 
 import argparse
