@@ -138,7 +138,7 @@ class LocalRun:
                 self._finish(task.task_info.name, State.CANCELED, f"not {task.trigger_policy.condition}")
             scope.put_task_status(name, State.FAILED if error else State.COMPLETE)
             return error
-        self.active.append(name)  # in this thread: Ctrl-C can come before the other one has the future
+        self.active.append(name)  # here: Ctrl-C can come before _run_graph has recorded the future
         try:
             state, outputs, error = self.tasks.run(name, task, component, arguments)
         finally:
