@@ -30,7 +30,7 @@ def run(name: str, arguments: tuple[str, ...]) -> None:
     if name not in known:
         raise click.UsageError(f"no benchmark {name!r}; there are {', '.join(known)}")
     sys.argv = [name, *arguments]
-    # Not alter_sys=False: processes that a benchmark starts find its functions in the module "__main__".
+    # alter_sys: processes that a benchmark starts look for its functions in the module "__main__".
     runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
 
 
