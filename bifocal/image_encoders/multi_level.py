@@ -13,6 +13,7 @@ from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, resize_for_eval
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders.base import ImageEncoder
+from bifocal.layers.mapping import mapping
 from bifocal.localization.base import RegionVectors
 from bifocal.localization.multi_level import MultiLevelHeatmap
 
@@ -83,7 +84,7 @@ class MultiLevelEncoder(ImageEncoder):
             self.backbone = FrozenLayers(backbone, layers, image_size, model_arguments)
             channels = self.backbone.channels
             self.reads_pixels, self.onnx_image_size = True, image_size
-        self.levels = nn.ModuleList(_mapping(width, dim, convolutions, slope) for width in channels)
+        self.levels = nn.ModuleList(mapping(width, dim, convolutions, slope) for width in channels)
         self.levels_per_image = levels
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
@@ -141,14 +142,3 @@ class MultiLevelEncoder(ImageEncoder):
         """Load the backbone, if there is one, from a directory of extracted features."""
         if self.backbone is not None:
             self.backbone.load_pretrained(directory)
-
-
-def _mapping(input_dim: int, dim: int, convolutions: int, slope: float) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for number in range(convolutions - 1):
-        layers += [nn.Linear(dim if number else input_dim, dim), nn.LeakyReLU(slope)]
-    last = nn.Linear(dim if convolutions > 1 else input_dim, dim)
-    # Initialize this bias and the text encoder's to the same positive value: attention is a ReLU of the cosine, and
-    # negative cosines would get no gradient.
-    nn.init.constant_(last.bias, 4 * dim**-0.5)
-    return nn.Sequential(*layers, last)

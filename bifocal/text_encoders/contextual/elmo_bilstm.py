@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.layers.mapping import mapping
 from bifocal.text_encoders.base import LayersTextEncoder
-from bifocal.text_encoders.contextual.elmo_mixture import mapping
 from bifocal.text_encoders.recurrent.sequences import last_true_step, reverse
 
 

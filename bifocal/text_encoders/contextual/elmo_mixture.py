@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.layers.mapping import mapping
 from bifocal.text_encoders.base import LayersTextEncoder
 from bifocal.text_encoders.recurrent.sequences import last_true_step
 
@@ -68,14 +69,3 @@ class ElmoMixtureEncoder(LayersTextEncoder):
         embeddings = normalize(self.word_layers(self.word_mixture(values.transpose(0, 1))), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
-
-
-def mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:
-    """Return ``count`` fully connected layers to ``dim``, with leaky ReLUs between them."""
-    layers: list[nn.Module] = []
-    for number in range(count - 1):
-        layers += [nn.Linear(dim if number else input_dim, dim), nn.LeakyReLU(slope)]
-    last = nn.Linear(dim if count > 1 else input_dim, dim)
-    # As in MultiLevelEncoder: if all cosines of a sentence are negative, it attends to nothing and gets no gradient.
-    nn.init.constant_(last.bias, 4 * dim**-0.5)
-    return nn.Sequential(*layers, last)

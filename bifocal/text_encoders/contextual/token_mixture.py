@@ -1,9 +1,10 @@
 """Words and sentence from the layers of contextual vectors."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
+from bifocal.layers.mapping import mapping
 from bifocal.text_encoders.base import LayersTextEncoder
 from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
 
@@ -18,6 +19,7 @@ class TokenMixtureEncoder(LayersTextEncoder):
         input_dim: K, dimension of a layer.
         dim: d, dimension of the embedding.
         layers: L, number of layers in the text.
+        slope: slope of the leaky ReLU for negative values.
 
     Shape:
         values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).
@@ -30,13 +32,10 @@ class TokenMixtureEncoder(LayersTextEncoder):
         torch.Size([2, 5, 4])
     """
 
-    def __init__(self, input_dim: int = 768, dim: int = 1024, layers: int = 1) -> None:
+    def __init__(self, input_dim: int = 768, dim: int = 1024, layers: int = 1, slope: float = 0.25) -> None:
         super().__init__(input_dim, dim, layers)
         self.mixture = ScalarMixture(layers)
-        self.words, self.sentence = nn.Linear(input_dim, dim), nn.Linear(input_dim, dim)
-        for layer in (self.words, self.sentence):
-            # As in MultiLevelEncoder: if all cosines of a sentence are negative, it attends to nothing.
-            nn.init.constant_(layer.bias, 4 * dim**-0.5)
+        self.words, self.sentence = (mapping(input_dim, dim, 2, slope) for _ in range(2))
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         mixed, inside = self._mix(values, lengths)
