@@ -10,7 +10,7 @@ from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
 
 
 class TokenMixtureEncoder(LayersTextEncoder):
-    """Affine maps of a mixture of layers: for every word, and for their mean as the sentence.
+    """Two mappings of a mixture of layers: of every word, and of the mean of the words as the sentence.
 
     The mixture is eq. (1) of Peters et al., NAACL 2018. Words and sentence are the input of ``GroundingModel``,
     as in ``ElmoMixtureEncoder``, for vectors that are not split into forward and backward halves, as a transformer's.
@@ -19,7 +19,6 @@ class TokenMixtureEncoder(LayersTextEncoder):
         input_dim: K, dimension of a layer.
         dim: d, dimension of the embedding.
         layers: L, number of layers in the text.
-        slope: slope of the leaky ReLU for negative values.
 
     Shape:
         values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).
@@ -32,10 +31,10 @@ class TokenMixtureEncoder(LayersTextEncoder):
         torch.Size([2, 5, 4])
     """
 
-    def __init__(self, input_dim: int = 768, dim: int = 1024, layers: int = 1, slope: float = 0.25) -> None:
+    def __init__(self, input_dim: int = 768, dim: int = 1024, layers: int = 1) -> None:
         super().__init__(input_dim, dim, layers)
         self.mixture = ScalarMixture(layers)
-        self.words, self.sentence = (mapping(input_dim, dim, 2, slope) for _ in range(2))
+        self.words, self.sentence = (mapping(input_dim, dim, count=2, slope=0.25) for _ in range(2))
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         mixed, inside = self._mix(values, lengths)
