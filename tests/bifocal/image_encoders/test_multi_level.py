@@ -17,12 +17,12 @@ from bifocal.training.freezing import apply_freezing
 
 
 def mapped(level: nn.Sequential, cell: list[float], slope: float) -> list[float]:
-    """1 x 1 convolutions, LeakyReLU between them, unit norm."""
+    """1 x 1 convolutions, a LeakyReLU after each unless there is one, unit norm."""
     layers = [layer for layer in level if isinstance(layer, nn.Linear)]
-    for number, layer in enumerate(layers):
+    for layer in layers:
         rows = zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
         cell = [sum(w * x for w, x in zip(row, cell, strict=True)) + b for row, b in rows]
-        if number < len(layers) - 1:
+        if len(layers) > 1:
             cell = [value if value > 0 else slope * value for value in cell]
     norm = math.sqrt(sum(value * value for value in cell))
     return [value / norm for value in cell]
