@@ -19,10 +19,10 @@ from bifocal.localization.multi_level import MultiLevelHeatmap
 
 
 class MultiLevelEncoder(ImageEncoder):
-    """Three 1 x 1 convolutions for each level of a frozen backbone, with LeakyReLU between them, and l2.
+    """Three 1 x 1 convolutions for each level of a frozen backbone, a LeakyReLU after each, and l2.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, section 3.1.
-    The paper does not say whether a LeakyReLU follows the last convolution; none does here, as in its textual mapping.
+    The paper does not say whether a LeakyReLU follows the last convolution; here it does, as in the authors' code.
 
     Without a backbone it reads the features of the extractor MultiLevel, which are already interpolated to M x M cells,
     level by level. With a backbone it reads pixels (extractor ImageFiles or Pixels), so levels of different widths are
