@@ -6,10 +6,11 @@ from torch import nn
 def mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:
     """Return ``count`` fully connected layers to ``dim``, each with a leaky ReLU; one layer is linear.
 
-    The last ReLU and the initialization (Glorot and Bengio, AISTATS 2010; biases are 0) are those of the authors' code.
-    The ReLU makes the cosines of a new model positive on average, and leaves cells different: a ReLU of negative
-    cosines has no gradient, and equal cells stay equal. torch's biases give all cells almost one direction.
+    As in the authors' code, a leaky ReLU also follows the last of several layers. Weights start by Glorot's rule
+    (Glorot and Bengio, AISTATS 2010), and biases at 0.
     """
+    # Attention is a ReLU of cosines, and negative cosines get no gradient: the last ReLU makes most of them positive.
+    # Positive biases would too, but would give all cells of a level almost one direction.
     layers: list[nn.Module] = []
     for number in range(count):
         linear = nn.Linear(dim if number else input_dim, dim)

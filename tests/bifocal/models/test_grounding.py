@@ -191,7 +191,7 @@ def test_grounding_model_rejects_text_encoder_without_words() -> None:
 
 @pytest.mark.parametrize("text_encoder", ["ElmoMixtureEncoder", "ElmoBiLSTMEncoder", "TokenMixtureEncoder"])
 @pytest.mark.parametrize("seed", range(8))
-def test_new_model_has_different_cells_and_most_cosines_are_positive(seed: int, text_encoder: str) -> None:
+def test_new_model_has_different_cells_and_positive_cosines(seed: int, text_encoder: str) -> None:
     """Levels with equal cells get no words, and a ReLU of negative cosines has no gradient."""
     torch.manual_seed(seed)
     sizes = {
@@ -200,11 +200,11 @@ def test_new_model_has_different_cells_and_most_cosines_are_positive(seed: int, 
         "text_dim": 64,
     }
     model = build_model(**CONFIGURATION | sizes)
-    # As in real features and word vectors, all vectors share a mean.
+    # As in real features and word vectors, all vectors share a large mean.
     cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)
     values = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(9, 3, 5, 64)
     images = model.embed_images(RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0)))
     assert torch.einsum("nlrd,nlsd->nlrs", images, images).mean() < 0.9
     sentences, words = model.embed_captions(TextBatch(values, torch.full((9,), 5)))
     for texts in (sentences, words.flatten(0, 1)):
-        assert (torch.einsum("td,nlrd->tnlr", texts, images) > 0).double().mean() > 0.9
+        assert (torch.einsum("td,nlrd->tnlr", texts, images) > 0).double().mean() > 0.99
