@@ -11,7 +11,6 @@ from bifocal.search.collection.format import META
 
 FORMATS: Mapping[str, str] = {
     "croissant": "a Parquet table, and its description in Croissant, which mlcroissant loads",
-    "fiftyone": "labels.csv of FiftyOne's CSVDataset, vectors.npy, and a program that imports both",
     "lancedb": "a Parquet table with a column of vectors, which LanceDB's create_table reads",
     "pgvector": "SQL of a table, and a CSV file that PostgreSQL's COPY reads",
     "qdrant": "bodies of the requests that create a collection of Qdrant and fill it",

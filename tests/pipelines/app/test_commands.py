@@ -90,7 +90,7 @@ def test_export_writes_the_collection_for_another_tool(trained: Path, command: C
     points = json.loads((tmp_path / "points" / "points" / "00000.json").read_text())["points"]
     assert len(points) == 60
     result = command("export", tmp_path / "model", "--run", trained, "--collection", tmp_path)
-    assert "needs a format of a collection: croissant, fiftyone, lancedb, pgvector, qdrant" in result.output
+    assert "needs a format of a collection: croissant, lancedb, pgvector, qdrant" in result.output
 
 
 def test_a_trained_run_indexes_another_folder_and_stays_as_it_is(

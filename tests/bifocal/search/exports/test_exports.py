@@ -115,25 +115,11 @@ def test_pgvector_gets_a_table_and_rows_for_copy(collection: Collection, tmp_pat
     np.testing.assert_array_equal(read, collection.vectors[:ITEMS])
 
 
-def test_fiftyone_gets_the_columns_and_vectors_of_its_import(collection: Collection, tmp_path: Path) -> None:
-    """FiftyOne needs a MongoDB server: the files are compared with what its documentation of CSVDataset describes."""
-    export_collection(collection, tmp_path / "export", "fiftyone")
-    with (tmp_path / "export" / "labels.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["filepath"] for row in rows] == [str(collection.directory.parent / "images" / name) for name in NAMES]
-    assert json.loads(rows[0]["captions"]) == ['a "red" star', "two"]
-    assert json.loads(rows[1]["meta"]) == {"year": None}
-    ids = json.loads((tmp_path / "export" / "ids.json").read_text())
-    assert ids == [row["item_id"] for row in rows] == NAMES
-    np.testing.assert_array_equal(np.load(tmp_path / "export" / "vectors.npy"), collection.vectors[:ITEMS])
-    compile((tmp_path / "export" / "import.py").read_text(), "import.py", "exec")
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_export_is_complete_or_absent(collection: Collection, tmp_path: Path, name: str) -> None:
     (tmp_path / "export").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):
         export_collection(collection, tmp_path / "export", name)
-    with pytest.raises(KeyError, match="available: croissant, fiftyone, lancedb, pgvector, qdrant"):
+    with pytest.raises(KeyError, match="available: croissant, lancedb, pgvector, qdrant"):
         export_collection(collection, tmp_path / "other", "milvus")
     assert not (tmp_path / "other").exists()
