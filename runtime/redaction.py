@@ -18,7 +18,7 @@ ASSIGNMENT = re.compile(rf"(?i)(\b{_NAMES}=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&
 AUTHORIZATION = re.compile(r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[\w.~+/=-]+")
 SECRET_NAME = re.compile(
     r"(^|_)(PASSWORD|PASSWD|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|COOKIES?|API_KEYS?|(ADMIN|ACCESS|ENCRYPTION)_KEY"
-    r"|NOTICE_URL|SMTP_URL)(_KEY)?$"
+    r"|NOTICE_URL)(_KEY)?$"
 )
 
 

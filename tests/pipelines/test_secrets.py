@@ -40,7 +40,7 @@ SECRETS = (
     "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY", "PGPASSWORD", "POSTGRES_PASSWORD",
 )  # fmt: skip
 ADDRESSES = (
-    "AWS_ENDPOINT_URL", "BIFOCAL_MLFLOW_UI", "BIFOCAL_NOTICE_SMTP_URL", "HF_ENDPOINT", "KFP_ENDPOINT",
+    "AWS_ENDPOINT_URL", "BIFOCAL_MLFLOW_UI", "HF_ENDPOINT", "KFP_ENDPOINT",
     "MLFLOW_BACKEND_STORE_URI", "MLFLOW_S3_ENDPOINT_URL", "MLFLOW_TRACKING_URI",
 )  # fmt: skip
 HARMLESS = {
@@ -74,7 +74,6 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> str:
         ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0"),
         ("AWS_ACCESS_KEY_ID", "me"),
         ("AWS_REGION", "eu-1"),
-        ("BIFOCAL_NOTICE_EMAIL", "me@example.org"),
     ):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)

@@ -104,7 +104,7 @@ def test_a_step_gets_only_the_secrets_that_it_names() -> None:
 
     assert "BIFOCAL_NOTICE_URL" in variables("exec-notify")
     assert "AWS_SECRET_ACCESS_KEY" not in variables("exec-notify")
-    assert {"BIFOCAL_NOTICE_URL", "BIFOCAL_NOTICE_SMTP_URL", "AWS_SECRET_ACCESS_KEY"} <= variables("exec-promote")
+    assert {"BIFOCAL_NOTICE_URL", "AWS_SECRET_ACCESS_KEY"} <= variables("exec-promote")
     assert "BIFOCAL_NOTICE_URL" not in variables("exec-train-embedding")
     assert "AWS_SECRET_ACCESS_KEY" in variables("exec-train-embedding")
 
