@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-plan rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -52,10 +52,6 @@ rehearse: setup
 # 'make test' has a short form.
 rehearse-schedule: setup
 	pytest tests/rehearsals/flows/weekly_schedule.py tests/rehearsals/flows/flows.py --numprocesses 0 --capture no
-
-# Time, memory and disk that 'python -m pipelines plan' predicts, beside those of a run; prints the table of docs/measured.md.
-rehearse-plan: setup
-	python -m tests.rehearsals.plan recipes/scenes/wsabie.yaml
 
 # A refresh of 100,000 objects on S3, of which 100 changed.
 rehearse-refresh: setup

@@ -11,7 +11,6 @@ from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
 from pipelines.commands.monitor import monitor
 from pipelines.commands.packages import packages
-from pipelines.commands.plan import plan
 from pipelines.commands.preflight import preflight
 from pipelines.commands.promote import promote
 from pipelines.commands.register import register
@@ -43,6 +42,5 @@ for command in (
     doctor,
     schedule,
     preflight,
-    plan,
 ):
     main.add_command(command)

@@ -44,6 +44,6 @@ skipped_checks = click.option(
     "--skip-check",
     "skipped",
     multiple=True,
-    type=click.Choice(["images", "repository", "buckets", "permissions", "plan", "all"]),
+    type=click.Choice(["images", "repository", "buckets", "permissions", "all"]),
     help="Check of the cluster to omit; may be repeated.",
 )

@@ -13,7 +13,6 @@ from pipelines.commands.compile import head_commit, load_parameters, load_resour
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
     from pipelines.kubeflow.resources import Resources
-    from pipelines.plan.make import StagePlan
 
 
 @click.command()
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 @options.resources
 @options.revision
 @options.skipped_checks
-@click.option(
-    "--plan",
-    type=click.Path(path_type=Path, exists=True),
-    help="Output of 'plan --json' for the same recipe: a step with less memory or time is refused.",
-)
 def preflight(
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
@@ -37,14 +31,13 @@ def preflight(
     overlays: tuple[Path, ...],
     revision: str | None,
     skipped: tuple[str, ...],
-    plan: Path | None,
 ) -> None:
-    """Check whether a cluster could run the pipeline: images, repository, buckets, permissions, and a plan.
+    """Check whether a cluster could run the pipeline: images, repository, buckets and permissions.
 
     'run --runner cluster' and 'schedule apply' make the same checks first. KFP_NAMESPACE is the namespace of the runs.
     """
     cluster = load_resources(images, overlays)
-    check_cluster([load_parameters(recipes, settings)], cluster, revision or head_commit(), skipped, [flow], plan)
+    check_cluster([load_parameters(recipes, settings)], cluster, revision or head_commit(), skipped, [flow])
     click.echo("no problem was found")
 
 
@@ -54,15 +47,9 @@ def check_cluster(
     revision: str,
     skipped: Sequence[str],
     flows: Collection["FlowName"],
-    plan: Path | None = None,
 ) -> None:
     """Run the checks for the flows of pipelines with some parameters."""
     from pipelines.kubeflow.preflight import check_all
     from pipelines.kubeflow.preflight.subject import Subject
 
-    stages: Sequence[StagePlan] = ()
-    if plan is not None:
-        from pipelines.plan.show import read_stages
-
-        stages = read_stages(plan.read_text())
-    check_all(Subject(tuple(values), cluster, revision, os.environ.get("KFP_NAMESPACE"), flows, stages), skipped)
+    check_all(Subject(tuple(values), cluster, revision, os.environ.get("KFP_NAMESPACE"), flows), skipped)

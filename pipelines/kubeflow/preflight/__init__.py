@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pipelines.kubeflow.preflight.buckets import check_buckets
-from pipelines.kubeflow.preflight.forecast import check_forecast
 from pipelines.kubeflow.preflight.images import check_images
 from pipelines.kubeflow.preflight.permissions import check_permissions
 from pipelines.kubeflow.preflight.repository import check_repository
@@ -16,7 +15,6 @@ CHECKS: Mapping[str, Callable[[Subject], Iterable[str]]] = {
     "repository": check_repository,
     "buckets": check_buckets,
     "permissions": check_permissions,
-    "plan": check_forecast,
 }
 ALL = "all"
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from components.catalog import pipeline_components
 from pipelines.kubeflow.resources import Resources
-from pipelines.plan.make import StagePlan
 
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
@@ -14,14 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace, flows and plan."""
+    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and flows."""
 
     values: Sequence[Mapping[str, Any]]
     resources: Resources
     revision: str
     namespace: str | None
     flows: Collection["FlowName"]
-    plan: Sequence[StagePlan] = ()
 
     @property
     def distributed(self) -> bool:
