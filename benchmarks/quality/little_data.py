@@ -30,7 +30,7 @@ from bifocal.models.embedding import dual_encoder, embed
 from bifocal.registry import build
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training import TrainingPhase, new_model, train_phases
+from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.query_bank import training_bank
@@ -101,7 +101,7 @@ def train(inputs: TrainingInputs, seed: int, changes: dict[str, Any]) -> Model:
         build("bifocal.training.schedules", changes.get("schedule", {"name": "Cosine", "warmup": 0.1})),
         augmentations=[build("bifocal.training.augmentations", part) for part in changes.get("augmentations", ())],
     )
-    train_phases(model, [phase], inputs, seed=seed, optimizer=changes.get("optimizer", "Adam"))
+    train_phases(model, [phase], inputs, seed=seed, options=FitOptions(changes.get("optimizer", "Adam")))
     return model
 
 

@@ -27,7 +27,7 @@ from bifocal.models.base import Model
 from bifocal.models.batch import Batch
 from bifocal.registry import build
 from bifocal.scores import Scores
-from bifocal.training import TrainingPhase, new_model, train_phases
+from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.recall import model_ranks, recall_metrics
@@ -121,7 +121,7 @@ def train(inputs: TrainingInputs, seed: int, objective: Mapping[str, Any], chang
         0.002,
         build("bifocal.training.schedules", schedule),
     )
-    train_phases(model, [phase], inputs, seed=seed, ema_decay=0.98, precision="bfloat16")
+    train_phases(model, [phase], inputs, seed=seed, options=FitOptions(ema_decay=0.98, precision="bfloat16"))
     return model
 
 

@@ -27,7 +27,7 @@ from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.models.base import Model
 from bifocal.models.embedding import dual_encoder, embed_images
 from bifocal.registry import build
-from bifocal.training import TrainingPhase, new_model, train_phases
+from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.recall import model_ranks, recall_metrics
 
@@ -89,7 +89,7 @@ def train(inputs: TrainingInputs, changes: dict[str, Any]) -> Model:
         build("bifocal.training.schedules", {"name": "Cosine", "warmup": 0.05}),
         validator=build("bifocal.training.validators", {"name": "Recall"}),
     )
-    train_phases(model, [phase], inputs, seed=1, ema_decay=0.98, precision="bfloat16")
+    train_phases(model, [phase], inputs, seed=1, options=FitOptions(ema_decay=0.98, precision="bfloat16"))
     return model
 
 

@@ -28,8 +28,9 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
-from bifocal.training import fit
+from bifocal.training import FitOptions, TrainingPhase, fit
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.checkpoints.state import save_checkpoint
 from bifocal.training.validators.recall import RecallValidator
 
@@ -110,18 +111,11 @@ def main(steps: int, folder: Path) -> None:
     torch.optim.Adam.step = clock.timed(torch.optim.Adam.step, ends_step=True)  # type: ignore[method-assign]
     fit(
         model,
-        loss,
-        train,
+        TrainingPhase(CaptionBatches(), loss, epochs=1, learning_rate=0.001),
+        PreparedBatches(train, lambda epoch: sampler(epoch)[:steps]),
         RecallValidator(validation),
-        sampler=lambda epoch: sampler(epoch)[:steps],
         checkpoints=folder / "checkpoints",
-        epochs=1,
-        optimizer={"name": "Adam"},
-        learning_rate=0.001,
-        max_grad_norm=2.0,
-        precision="float32",
-        checkpoint_every_seconds=CHECKPOINT_EVERY_SECONDS,
-        seed=0,
+        options=FitOptions(checkpoint_every_seconds=CHECKPOINT_EVERY_SECONDS),
     )
     # Leave out the first step: it allocates memory and waits for the first batch.
     (start, before), (end, after) = clock.steps[0], clock.steps[-1]

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
 from bifocal.progress import log_line
 from bifocal.training.blending import choose_blend
 from bifocal.training.distributed import World
+from bifocal.training.fitting import FitOptions, TrainingPhase
 from bifocal.training.initialization.base import Initialization, initialize
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.loop import Row
-from bifocal.training.phases import TrainingPhase, TrainingResult, train_phases
+from bifocal.training.phases import TrainingResult, train_phases
 from bifocal.training.validators import Recall
 
 MEMBER_SEED = 1009
@@ -40,10 +40,10 @@ def train_members(
     seed: int = 0,
     initialization: Initialization | None = None,
     closed_form: Sequence[Initialization] = (),
+    options: FitOptions = FitOptions(),  # noqa: B008 - immutable
     on_epoch: Callable[[Row], None] = lambda row: None,
-    **options: Any,
 ) -> TrainedMembers:
-    """Initialize and train each member, and concatenate the vectors of all; ``options`` are arguments of ``fit``.
+    """Initialize and train each member, and concatenate the vectors of all.
 
     Without phases, the initialization is the result, with epoch 0 as the best. ``closed_form`` has initializations of
     further members, which no phase trains; an optional one is left out unless it raises the recall sum of "val".
@@ -71,8 +71,8 @@ def train_members(
                 seed=own_seed,
                 initialized=initialization is not None,
                 first_epoch=sum(len(trained.history) for trained in results),
+                options=options,
                 on_epoch=on_epoch,
-                **options,
             )
         results.append(result)
         metrics |= choose_blend(model, inputs) if is_main else {}

@@ -1,5 +1,6 @@
 """Stage train_embedding: run."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ from bifocal.models import save_model
 from bifocal.models.base import Model
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
-from bifocal.training import TrainingInputs, TrainingPhase, new_model, recompute_activations, torchrun_world
+from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, new_model, recompute_activations, torchrun_world
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.loop import Row
 from bifocal.training.members import train_members
@@ -21,11 +22,6 @@ from runtime.spec import ClassRef
 
 HISTORY = ["phase", "epoch", "loss", "monitor"]
 """Columns of the history of a training without phases, which DVC draws."""
-FIT_OPTIONS = (
-    "optimizer", "decay_biases", "precision", "max_grad_norm", "ema_decay", "micro_batch_size",
-    "checkpoint_every_seconds",
-)  # fmt: skip
-"""Parameters that all phases share."""
 
 
 def run(
@@ -43,8 +39,8 @@ def run(
             closed_form=[build("bifocal.training.initialization", ref) for ref in params.closed_form],
             checkpoints=embedding / "checkpoints",
             seed=params.seed,
+            options=FitOptions(**{option.name: getattr(params, option.name) for option in fields(FitOptions)}),
             on_epoch=_log,
-            **{name: getattr(params, name) for name in FIT_OPTIONS},
         )
         if world.is_main:
             save_model(embedding, trained.model)

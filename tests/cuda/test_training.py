@@ -18,7 +18,7 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import dual_encoder, embed
 from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import PositionwiseLSTMSorter
-from bifocal.training import TrainingInputs, TrainingPhase, World, torchrun_world
+from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, World, torchrun_world
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.distributed import _Gather
 from bifocal.training.gradients import backward
@@ -45,9 +45,7 @@ def test_members_learn(inputs: TrainingInputs, new_model: Any, tmp_path: Path, p
         inputs,
         members=2,
         checkpoints=tmp_path,
-        precision=precision,
-        ema_decay=0.5,
-        micro_batch_size=8,
+        options=FitOptions(precision=precision, ema_decay=0.5, micro_batch_size=8),
     )
     losses = [row["loss"] for row in trained.history]
     assert losses[9] < 0.7 * losses[0]

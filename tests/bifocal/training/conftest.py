@@ -18,8 +18,9 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text
-from bifocal.training import fit
+from bifocal.training import FitOptions, TrainingPhase, fit
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs import PhraseBoxPairs, SemanticPairs
 from bifocal.training.schedules import MultiStep
@@ -81,24 +82,21 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
     def run(
         checkpoints: Path, loss: nn.Module | None = None, model: nn.Module | None = None, **changes: Any
     ) -> tuple[nn.Module, list[dict[str, float]]]:
-        model = model or new_model()
-        arguments: dict[str, Any] = {
-            "sampler": CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3),
-            "epochs": 3,
-            "optimizer": {"name": "Adam"},
-            "learning_rate": 0.01,
-            "schedule": MultiStep([2], 0.5),
-            "max_grad_norm": 2.0,
-            "frozen_until": {},
-            "ema_decay": 0.0,
-            "precision": "float32",
-            "micro_batch_size": None,
-            "checkpoint_every_seconds": 0.0,
-            "seed": 3,
-        }
-        return model, fit(
-            model, loss or TripletLoss(), pairs, RecallValidator(pairs), checkpoints=checkpoints, **arguments | changes
+        model, fields = model or new_model(), TrainingPhase.__dataclass_fields__
+        sampler = changes.pop("sampler", CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3))
+        own = {name: changes.pop(name) for name in list(changes) if name in ("augment", "seed", "on_epoch")}
+        defaults = TrainingPhase(CaptionBatches(), loss or TripletLoss(), 3, 0.01, MultiStep([2], 0.5))
+        phase = replace(defaults, **{name: changes.pop(name) for name in list(changes) if name in fields})
+        history = fit(
+            model,
+            phase,
+            PreparedBatches(pairs, sampler),
+            RecallValidator(pairs),
+            checkpoints=checkpoints,
+            options=FitOptions(**{"checkpoint_every_seconds": 0.0, **changes}),
+            **{"seed": 3, **own},
         )
+        return model, history
 
     return run
 

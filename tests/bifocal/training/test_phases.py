@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import FitOptions, TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phases import TrainingResult
@@ -146,9 +146,8 @@ def test_killed_training_resumes_in_its_phase(
     def train(folder: str, tick: Callable[[], None]) -> tuple[dict[str, Tensor], TrainingResult]:
         loss, model = Interrupted(tick), new_model()
         phases = [phase(loss=loss), phase(loss=loss, batches=CaptionBatches(batch_size=20))]
-        result = train_phases(
-            model, phases, inputs, checkpoints=tmp_path / folder, seed=3, checkpoint_every_seconds=0.0
-        )
+        options = FitOptions(checkpoint_every_seconds=0.0)
+        result = train_phases(model, phases, inputs, checkpoints=tmp_path / folder, options=options, seed=3)
         return weights(model), result
 
     expected, history = train("undisturbed", lambda: None)

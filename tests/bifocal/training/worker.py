@@ -18,9 +18,9 @@ from bifocal.models import build_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.scores import Scores
 from bifocal.text import TextStore
-from bifocal.training import World, fit, torchrun_world
+from bifocal.training import FitOptions, TrainingPhase, World, fit, torchrun_world
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.schedules import Constant
+from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.validators.recall import RecallValidator
 
 
@@ -45,29 +45,17 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
     torch.manual_seed(5 + World.current().rank)  # rank 0 broadcasts its weights
     model = build_model(**configuration)
-    arguments: dict[str, Any] = {
-        "sampler": CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3),
-        "epochs": 2,
-        "optimizer": {"name": "SGD", "momentum": 0.9},
-        "learning_rate": 0.5,
-        "schedule": Constant(),
-        "max_grad_norm": 2.0,
-        "frozen_until": {},
-        "ema_decay": 0.5,
-        "precision": "float32",
-        "micro_batch_size": None,
-        "checkpoint_every_seconds": 0.0,
-        "seed": 3,
-    }
-    stop_at = changes.pop("stop_at", 0)
+    sampler = CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3)
+    optimizer, stop_at = {"name": "SGD", "momentum": 0.9}, changes.pop("stop_at", 0)
     try:
         result: Any = fit(
             model,
-            Stopping(stop_at),
-            pairs,
+            TrainingPhase(CaptionBatches(), Stopping(stop_at), epochs=2, learning_rate=0.5),
+            PreparedBatches(pairs, sampler),
             RecallValidator(pairs),
             checkpoints=folder / f"machine{World.current().rank}" / checkpoints,
-            **arguments | changes,
+            options=FitOptions(optimizer, ema_decay=0.5, checkpoint_every_seconds=0.0, **changes),
+            seed=3,
         )
     except SystemExit as end:
         result = end.code

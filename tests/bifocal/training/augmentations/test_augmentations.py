@@ -14,12 +14,12 @@ from bifocal.models.batch import Batch, ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers import TFIDF, Concatenated, FromText, MeanWordVectors
 from bifocal.text.vectorizers.base import FittedVectorizer, write_text
+from bifocal.training import FitOptions, TrainingPhase, train_phases
 from bifocal.training.augmentations import RandomRectangle, RegionDrop, WordDrop
 from bifocal.training.augmentations.base import drop
 from bifocal.training.augmentations.word_drop import drop_terms, drop_tokens, word_columns
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.phases import TrainingPhase, train_phases
 
 
 def test_drop_keeps_the_expected_fraction_and_at_least_one_element() -> None:
@@ -172,8 +172,8 @@ def test_phase_with_augmentations_resumes_bit_for_bit(
         phase = TrainingPhase(
             CaptionBatches(batch_size=16), loss, 2, 0.01, augmentations=(RegionDrop(0.3), WordDrop(0.3))
         )
-        options = {"checkpoint_every_seconds": 0.0, "optimizer": "Adam"}
-        train_phases(model, [phase], inputs, checkpoints=tmp_path / folder, seed=seed, **options)
+        options = FitOptions(checkpoint_every_seconds=0.0)
+        train_phases(model, [phase], inputs, checkpoints=tmp_path / folder, options=options, seed=seed)
         return model.state_dict()
 
     expected = run("whole", lambda: None)

@@ -9,8 +9,9 @@ import torch
 from bifocal.losses import StructurePreservingLoss
 from bifocal.models import build_model
 from bifocal.serialization import read_tensors
-from bifocal.training import fit
+from bifocal.training import TrainingPhase, fit
 from bifocal.training.batches import PhraseBoxes
+from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.pairs import PhraseBoxPairs
 from bifocal.training.validators.phrases import PhraseValidator
 
@@ -56,11 +57,13 @@ def test_phrase_boxes_with_hard_negatives_localize_more_phrases(phrase_boxes: Ph
     def train(name: str, epochs: int, batches: PhraseBoxes, seed: int, structure: float) -> float:
         loss = StructurePreservingLoss(visual_weight=structure, textual_weight=structure)
         sampler = batches.sampler(phrase_boxes, model, seed)
-        sampler.begin(tmp_path / name)
         history = fit(
-            model, loss, phrase_boxes, PhraseValidator(phrase_boxes), sampler=sampler, checkpoints=tmp_path / name,
-            epochs=epochs, optimizer="Adam", learning_rate=0.02, seed=0,
-        )  # fmt: skip
+            model,
+            TrainingPhase(batches, loss, epochs, learning_rate=0.02),
+            PreparedBatches(phrase_boxes, sampler, sampler.begin),
+            PhraseValidator(phrase_boxes),
+            checkpoints=tmp_path / name,
+        )
         return max(row["phrase_R@1"] for row in history)
 
     before = train("pairs", 8, PhraseBoxes(batch_size=16), 1, 0.1)
