@@ -35,15 +35,15 @@ def run(name: str, arguments: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.option("--check", is_flag=True, help="Write nothing; fail if the table is out of date.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if a table is out of date.")
 def render(check: bool) -> None:
-    """Write the table of results in benchmarks/README.md."""
-    text = tables.render()
-    if check:
-        if tables.README.read_text() != text:
-            raise click.ClickException("benchmarks/README.md is out of date: run 'python -m benchmarks render'")
-        return
-    tables.README.write_text(text)
+    """Write the tables of results in benchmarks/README.md, and the table of systems in README.md."""
+    pages = {page: text for page, text in tables.render().items() if page.read_text() != text}
+    if check and pages:
+        names = ", ".join(str(page.relative_to(tables.FRONT_PAGE.parent)) for page in pages)
+        raise click.ClickException(f"out of date: {names}; run 'python -m benchmarks render'")
+    for page, text in pages.items():
+        page.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of results in ``benchmarks/README.md``, rendered from ``benchmarks/results/*.json``."""
+"""Rendered tables: all results in ``benchmarks/README.md``, the systems in the ``README.md`` of the repository."""
 
 import ast
 from pathlib import Path
@@ -8,11 +8,16 @@ from benchmarks.measures import measure_hash
 from bifocal.version import __version__
 
 README = Path(__file__).with_name("README.md")
-BEGIN = "<!-- rendered by 'python -m benchmarks render' from results/*.json -->\n"
+FRONT_PAGE = README.parents[1] / "README.md"
+LEADERBOARD = README.parents[1] / "docs" / "leaderboard.md"
+BEGIN = "<!-- rendered by 'python -m benchmarks render' from {source} -->\n"
 END = "<!-- end of the rendered part -->\n"
 OLDER = ", before its measure changed"
 """After the date of a value that other code of the metrics gave."""
 GROUPS = ("speed", "quality", "robustness")
+COLUMNS = ("system", "differs from the paper", "caption R@1", "image R@1", "pointing", "NDCG")
+OMITTED = ("WSABIE", "order-free")
+"""Columns of the leaderboard on the front page, and rows that are not there."""
 
 
 def benchmarks() -> dict[str, str]:
@@ -27,14 +32,32 @@ def benchmarks() -> dict[str, str]:
     return questions
 
 
-def render(results: Path = RESULTS) -> str:
-    """Return the README with a new table."""
-    head, _, rest = README.read_text().partition(BEGIN)
+def render() -> dict[Path, str]:
+    """Return the text of each page with new tables."""
+    return {
+        README: _fill(README, "results/*.json", result_tables(RESULTS)),
+        FRONT_PAGE: _fill(FRONT_PAGE, "docs/leaderboard.md", systems_table(LEADERBOARD.read_text())),
+    }
+
+
+def _fill(page: Path, source: str, table: str) -> str:
+    begin = BEGIN.format(source=source)
+    head, _, rest = page.read_text().partition(begin)
     _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{_tables(results)}\n{END}{tail}"
+    return f"{head}{begin}\n{table}\n{END}{tail}"
 
 
-def _tables(results: Path) -> str:
+def systems_table(page: str) -> str:
+    """Return ``COLUMNS`` of the first table of the leaderboard's page, without the rows ``OMITTED``."""
+    lines = page[page.index(f"| {COLUMNS[0]} |") :].partition("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    places = [rows[0].index(column) for column in COLUMNS]
+    shown = [[row[place] for place in places] for row in rows if row[0] not in OMITTED]
+    return "".join(f"| {' | '.join(row)} |\n" for row in shown)
+
+
+def result_tables(results: Path) -> str:
+    """Return the tables of all benchmarks with their results in a folder."""
     lines = []
     for name, question in benchmarks().items():
         lines += [f"**`{name}`**: {question}", ""]

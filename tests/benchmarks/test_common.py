@@ -39,8 +39,24 @@ def test_report_prints_results_and_keeps_those_of_a_former_run(
     assert "peer 5" in capsys.readouterr().out
 
 
-def test_readme_table_is_up_to_date() -> None:
-    assert tables.README.read_text() == tables.render()
+def test_front_page_has_some_columns_and_rows_of_the_leaderboard() -> None:
+    page = (
+        "# Board\n\n| system | differs from the paper | seeds | caption R@1 | image R@1 | NDCG | pointing |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n| BEAN | grid | 3 | 1.0 ± 0.1 | 2.0 | 3.0 | 4.0 |\n"
+        "| WSABIE | none | 3 | 5.0 | 6.0 | 7.0 | 8.0 |\n\n| system | scale |\n"
+    )
+    assert tables.systems_table(page).splitlines() == [
+        "| system | differs from the paper | caption R@1 | image R@1 | pointing | NDCG |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| BEAN | grid | 1.0 ± 0.1 | 2.0 | 4.0 | 3.0 |",
+    ]
+
+
+def test_a_page_out_of_date_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``make check`` compares the real pages."""
+    monkeypatch.setattr(tables, "render", lambda: {tables.FRONT_PAGE: "text"})
+    result = CliRunner().invoke(main, ["render", "--check"])
+    assert "out of date: README.md; run 'python -m benchmarks render'" in result.output
 
 
 def test_every_result_file_belongs_to_a_benchmark() -> None:
