@@ -1,5 +1,6 @@
 # make repro   the whole pipeline on drawn scenes            make repro RECIPE=recipes/flickr8k/smile.yaml
-# make test    all tests                                     make check   linters, types and rendered files, before every commit
+# make test    tests of up to seconds                        make test-slow   browsers, MLflow servers, whole pipelines, rehearsals
+# make check   linters, types and rendered files, before every commit
 PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -8,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-slow test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -27,11 +28,15 @@ repro: setup
 	python -m pipelines register $(RUN)
 	python -m pipelines metrics $(RUN)
 
+TESTS := pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test: setup
-	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(TESTS) -m "not slow"
+
+test-slow: setup
+	$(TESTS) -m slow
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
-# Alertmanager, tritonclient, kserve. 'make test' has those that take seconds. '.ci/run' installs Debian's servers; the summary
+# Alertmanager, tritonclient, kserve. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
 # names the tests that were left out, with the missing package. S3 is moto's server in all tests.
 test-real: setup $(VENV)/clients
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/routes/test_inference.py \
@@ -44,12 +49,12 @@ $(VENV)/clients: | setup
 	  && uv pip install --quiet --python $(VENV)/bin/python "tritonclient[http]>=2.60,<3" && touch $@
 
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
-# table of docs/papers.md. 'make test' rehearses one recipe, more briefly.
+# table of docs/papers.md. 'make test-slow' rehearses one recipe, more briefly.
 rehearse: setup
 	python -m tests.rehearsals.papers
 
 # Weekly schedules on a corpus in S3, with every stage: the flow train up to the promotion, then retrain, refresh and monitor;
-# 'make test' has a short form.
+# 'make test-slow' has a short form.
 rehearse-schedule: setup
 	pytest tests/rehearsals/flows/weekly_schedule.py tests/rehearsals/flows/flows.py --numprocesses 0 --capture no
 
@@ -67,12 +72,13 @@ rehearse-year: setup
 	WEEKS=$(or $(WEEKS),52) pytest tests/rehearsals/year/year.py --numprocesses 0 --capture no
 
 # Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
-# (processes with a disk each), one of which is killed. Takes about an hour; 'make test' has a short form.
+# (processes with a disk each), one of which is killed. Takes about an hour; 'make test-slow' has a short form.
 faults: setup
 	pytest --numprocesses 0 tests/rehearsals/train_distributed.py
 	python -m tests.rehearsals.faults
 
-# Hostile requests to a served demo, with probes beside them; writes the table of docs/reliability.md. 'make test' has a short form.
+# Hostile requests to a served demo, with probes beside them; writes the table of docs/reliability.md. 'make test-slow' has a
+# short form.
 attack: setup
 	python -m tests.rehearsals.attack
 
@@ -85,7 +91,7 @@ docs: export NO_MKDOCS_2_WARNING := 1
 docs: setup
 	python -m mkdocs build --strict
 
-# Its links, and every marked code block; 'make test' follows only the links.
+# Its links, and every marked code block; 'make test-slow' follows only the links.
 docs-test: docs
 	pytest tests/docs --numprocesses 0
 	pytest tests/rehearsals/run_blocks.py --numprocesses 0

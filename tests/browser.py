@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MILLISECONDS = 60_000.0
@@ -39,6 +39,7 @@ def chromium(program: str) -> Iterator[Browser]:
     While it runs, ``asyncio.run`` fails in this thread: make it a fixture of a module, not of the session.
     """
     with sync_playwright() as playwright:
+        expect.set_options(timeout=MILLISECONDS)
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()

@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import shutil
 import socketserver
 import sys
@@ -24,23 +25,33 @@ from mlflow_server import free_port, start_server, stop_server, wait_for_server
 from warm_python.start import warm_python as start_warm_python
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from bifocal.search.trained_model import TrainedModel
 
 gc.disable()  # until the tests are collected: imports and items live to the end, and a collection finds nothing
 
-# The two workers of 'make test' share two cores.
+# The two workers share two cores.
 torch.set_num_threads(1)
 
 LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/rehearsals/", "tests/examples/")
 """Folders with tests of whole pipelines and trainings, whose files take up to minutes."""
+SLOW_FOLDERS = ("tests/cluster/", "tests/examples/", "tests/rehearsals/")
+SLOW_FIXTURES = {"browser", "mlflow_server", "trained", "warm_python"}
+"""Fixtures that start a browser or an MLflow server, or run a whole pipeline."""
 
 # The machine is shared, so a deadline per example would measure the neighbors.
-settings.register_profile("bifocal", deadline=None)
+settings.register_profile("bifocal", deadline=None, max_examples=100 if "CI" in os.environ else 25)
 settings.load_profile("bifocal")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the marks select tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the long files first, so that both workers end with short ones, at the same time."""
+    """Mark slow tests, and run the long files first, so that both workers end with short ones, at the same time."""
+    for item in items:
+        in_slow_folder = any(folder in item.path.as_posix() for folder in SLOW_FOLDERS)
+        if in_slow_folder or SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
     items.sort(key=lambda item: not any(folder in item.path.as_posix() for folder in LONG))
     gc.freeze()  # or else each full collection visits a million objects of imported packages
     gc.enable()
@@ -88,6 +99,15 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Folder for ``PATH`` with a ``python`` whose commands start in half a second; the tests of one worker share it."""
     with start_warm_python(tmp_path_factory.mktemp("python")) as folder:
         yield folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
+    from tests.browser import chromium, required_chromium
+
+    with chromium(required_chromium()) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from docs.hooks import public_names
-from tests.browser import chromium, open_tab, required_chromium, violations
+from tests.browser import open_tab, violations
 from tests.docs.links import problems
 
 ROOT = Path(__file__).parents[2]
@@ -37,14 +38,11 @@ def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
     assert all(f'id="{name}"' in text for name in names)
 
 
-def test_pages_are_accessible(site: Path) -> None:
-    with chromium(required_chromium()) as browser:
-        for name in ("index", "serving", "api/search", "stages/embed_collection"):
-            with open_tab(browser, (site / f"{name}.html").as_uri(), viewport={"width": 1280, "height": 900}) as (
-                tab,
-                _,
-            ):
-                assert not violations(tab), name
+def test_pages_are_accessible(site: Path, browser: Browser) -> None:
+    for name in ("index", "serving", "api/search", "stages/embed_collection"):
+        address = (site / f"{name}.html").as_uri()
+        with open_tab(browser, address, viewport={"width": 1280, "height": 900}) as (tab, _):
+            assert not violations(tab), name
 
 
 @pytest.mark.parametrize(

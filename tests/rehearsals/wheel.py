@@ -2,7 +2,7 @@
 
     make wheel-test
 
-Needs uv and a network for the packages of ``bifocal-vse[cpu]``; 'make test' runs the same commands with torch blocked.
+Needs uv and a network for the packages of ``bifocal-vse[cpu]``; 'make test-slow' runs its commands with torch blocked.
 """
 
 import os

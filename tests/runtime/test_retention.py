@@ -75,7 +75,6 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=30))
 def test_nothing_that_is_needed_is_deleted(steps: list[tuple[str, int]]) -> None:
     world = World()

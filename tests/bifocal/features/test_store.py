@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -38,7 +38,6 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.glob("*.arrow"))}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     images=st.integers(1, 12),
     regions=st.integers(1, 5),

@@ -65,7 +65,7 @@ def test_generalized_pooling_equals_equations() -> None:
     assert single[0] == pytest.approx(single[1])  # one element is pooled to itself
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), sharp=st.sampled_from([0.0, 1.0]))
 def test_weights_sum_to_one_and_equal_weights_are_the_mean(seed: int, sharp: float) -> None:
     torch.manual_seed(seed)

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
 
 from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.served_model import ServedModel
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server, running_server
-from tests.browser import MILLISECONDS, chromium, required_chromium
 
 
 @pytest.fixture(scope="package")
@@ -31,11 +29,3 @@ def server(run_folder: Path) -> Iterator[Server]:
 def served(run_folder: Path) -> ServedModel:
     """The model of the run with its collection, loaded once."""
     return RunSource(run_folder).load()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    expect.set_options(timeout=MILLISECONDS)
-    with chromium(required_chromium()) as opened:
-        yield opened

@@ -5,7 +5,7 @@ from math import exp
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -175,7 +175,6 @@ def test_bifocal_sorter_is_exact_with_a_nonzero_gradient_on_hard_scores(case, n)
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 40), scale=st.floats(1e-6, 1e6), shift=st.floats(-9, 9))
-@settings(max_examples=50, deadline=None)
 def test_bifocal_gradient_is_invariant_to_shift_and_inverse_to_scale(seed, n, scale, shift):
     scores, weights = random_scores(2, n, seed=seed), random_scores(2, n, seed=seed + 1)
     expected = gradient(scores, weights, BifocalSorter())
@@ -194,7 +193,6 @@ def test_bifocal_gradient_decreases_the_loss():
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 30), decimals=st.integers(0, 3))
-@settings(max_examples=50, deadline=None)
 def test_sort_rows_sorts_like_torch(seed, n, decimals):
     scores = random_scores(3, n, seed=seed).float().round(decimals=decimals)  # ties, and both zeros
     ordered, order = sort_rows(scores)
@@ -204,7 +202,6 @@ def test_sort_rows_sorts_like_torch(seed, n, decimals):
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 20), scale=st.sampled_from([0.0, 1.0, 1e5]))
-@settings(max_examples=50, deadline=None)
 def test_decayed_sums_are_their_formula(seed, n, scale):
     values, steps = random_scores(n, seed=seed), scale * random_scores(n - 1, seed=seed + 1).abs()
     left, right = decayed_sums(values, steps)

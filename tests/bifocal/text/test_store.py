@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.text import TextStore
@@ -69,7 +69,6 @@ def test_captions_are_read_as_written(tmp_path: Path, name: FormatName, count: i
         np.testing.assert_array_equal(gathered, expected)
 
 
-@settings(deadline=None)
 @given(rows=st.lists(st.integers(0, 19), min_size=1, max_size=8))
 def test_batch_equals_its_captions_one_by_one(rows: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
     store = write(tmp_path_factory.mktemp("text"), "tokens", random_rows("tokens", 20, seed=2))

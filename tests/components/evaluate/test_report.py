@@ -1,12 +1,11 @@
 """Report in a real browser: complete and self-contained, on wide and narrow screens, light and dark."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser import chromium, open_tab, required_chromium, violations
+from tests.browser import open_tab, violations
 
 SECTIONS = (
     "retrieval", "queries", "pointing-game", "semantic-retrieval", "text-modifiers", "similar-images", "data-quality",
@@ -19,12 +18,6 @@ LOADED = """Promise.all([...document.images].map(i => {
 OUTSIDE = """[...document.querySelectorAll('body *')].filter(e =>
   e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll') && !e.closest('nav')).length"""
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium(required_chromium()) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -26,7 +26,7 @@ from pipelines.app import bifocal as commands
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server
 from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
-from tests.browser import chromium, open_tab, required_chromium
+from tests.browser import open_tab
 from tests.mlflow_server import free_port
 
 TEXT = "a red star on sand with a blue moon"
@@ -167,13 +167,6 @@ def test_a_query_without_a_known_word_is_refused(model: TrainedModel, server: Se
     status, answer, _ = server.request("POST", "/api/v1/search", body, {"content-type": "application/json"})
     assert (status, json.loads(answer)["error"]) == (400, reason)
     assert str(CliRunner().invoke(commands, ["search", "zebra", "--run", str(run)]).exception) == reason
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    with chromium(required_chromium()) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from bifocal.datasets.formats.files import stream_json_list
 OBJECTS = st.lists(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=9) | st.none(), max_size=3))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(entries=OBJECTS, indent=st.sampled_from([None, 2]), chunk=st.integers(1, 20))
 def test_streamed_entries_are_those_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[dict[str, object]], indent: int | None, chunk: int

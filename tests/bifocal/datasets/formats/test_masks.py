@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.datasets.formats.masks import decode_mask, encode_mask, fill_polygon, union_mask
@@ -50,7 +50,6 @@ def inside(x: float, y: float, polygon: list[float]) -> bool:
     return crossings % 2 == 1
 
 
-@settings(deadline=None)
 @given(shape=SHAPES, seed=st.integers(0, 10**6), density=st.floats(0, 1))
 def test_encoding_is_cocos_and_decodes_to_the_same_mask(shape, seed, density):
     mask = draw_mask(shape, seed, density)
@@ -66,7 +65,6 @@ def test_long_runs_are_encoded():
     np.testing.assert_array_equal(decode_mask(encode_mask(mask), width=1100, height=900), mask)
 
 
-@settings(deadline=None)
 @given(
     shape=SHAPES,
     corners=st.lists(

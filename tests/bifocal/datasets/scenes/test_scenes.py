@@ -46,7 +46,6 @@ def test_every_property_has_a_drawing_and_words():
     assert set(ADJECTIVES) == {*COLORS, *TEXTURES, *RADII}
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_scene_has_1_to_4_objects_of_different_appearances(seed):
     scene, _ = draw(seed)
@@ -63,7 +62,6 @@ def test_objects_hardly_overlap():
             assert (mask & np.any(covered[number:], axis=0)).sum() < 0.5 * mask.sum()
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_box_bounds_the_pixels_that_change_with_the_object(seed):
     scene, _ = draw(seed)
@@ -86,7 +84,6 @@ def test_box_bounds_the_pixels_that_change_with_the_object(seed):
                 assert np.abs(drawn - box).max() <= 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, size=st.sampled_from([64, 100, 128, 200]))
 def test_boxes_are_inside_the_image(seed, size):
     scene, _ = draw(seed)
@@ -97,7 +94,6 @@ def test_boxes_are_inside_the_image(seed, size):
         assert max(x1 - x0, y1 - y0) <= 2.6 * item.radius * size + 1
 
 
-@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_captions_differ_and_contain_their_phrases(seed):
     scene, sentences = draw(seed)
@@ -112,7 +108,6 @@ def test_captions_differ_and_contain_their_phrases(seed):
             assert group in scene.groups
 
 
-@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_phrases_match_the_drawn_objects(seed):
     _, sentences = draw(seed)
@@ -131,7 +126,6 @@ def test_phrases_match_the_drawn_objects(seed):
             assert next(shape for word, shape in nouns if word in rest) == appearance.shape
 
 
-@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_spatial_relations_of_captions_hold(seed):
     _, sentences = draw(seed)
@@ -198,7 +192,7 @@ def test_invalid_sizes_are_rejected(wrong):
         Scenes(**wrong)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS)
 def test_short_captions_name_one_group_and_change_nothing_else(seed):
     scene, sentences = Scenes(seed=seed, short=5).scene("train", 0)

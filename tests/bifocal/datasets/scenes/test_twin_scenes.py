@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import snowballstemmer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.datasets.corpora import TwinScenes
@@ -18,7 +18,6 @@ PAIRS = {"seed": st.integers(0, 2**16), "pair": st.integers(0, 400)}
 STEM = snowballstemmer.stemmer("english").stemWord
 
 
-@settings(max_examples=60, deadline=None)
 @given(**PAIRS)
 def test_the_captions_of_twins_are_equal_bags_of_words(seed, pair):
     corpus = TwinScenes(seed=seed)
@@ -31,7 +30,6 @@ def test_the_captions_of_twins_are_equal_bags_of_words(seed, pair):
         assert sentence.text != of_twin.text
 
 
-@settings(max_examples=60, deadline=None)
 @given(**PAIRS)
 def test_the_twins_differ_in_what_their_kind_says(seed, pair):
     corpus = TwinScenes(seed=seed)
@@ -57,7 +55,6 @@ def test_the_twins_differ_in_what_their_kind_says(seed, pair):
         assert gaps[1] > MIN_DISTANCE
 
 
-@settings(max_examples=60, deadline=None)
 @given(**PAIRS)
 def test_a_caption_names_the_objects_of_its_own_image(seed, pair):
     corpus = TwinScenes(seed=seed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -37,7 +37,6 @@ def reference(
     return [(row, scores[row]) for row in sorted(allowed, key=lambda row: (-scores[row] - bias[row], row))]
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     items=st.integers(1, 60), k=st.integers(1, 70), offset=st.integers(0, 65), block=st.sampled_from([1, 7, 64]),
     seed=st.integers(0, 99), corrected=st.booleans(), every=st.integers(1, 5),

@@ -2,13 +2,12 @@
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.serving.service.phrases import ARTICLES, MAX_PHRASES, SEPARATORS, split_phrases
 
 
-@settings(max_examples=50)
 @given(
     st.text(max_size=20) | st.lists(st.sampled_from(["a", "red", "star", "on", "the", "sea", ",", "and"])).map(" ".join)
 )

@@ -7,7 +7,7 @@ from typing import Any
 import ftfy
 import open_clip
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
@@ -34,7 +34,6 @@ def test_tokens_equal_open_clip(sentence: str) -> None:
     check(sentence)
 
 
-@settings(max_examples=50)
 @given(st.text("abdegnorst ABD'’“.,!?-#&1238éÉ犬🐕\n", max_size=40))
 def test_any_sentence_that_is_decoded_rightly_has_the_tokens_of_open_clip(sentence: str) -> None:
     # open_clip repairs other text, and decodes entities.

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -24,7 +24,6 @@ def build(name: str) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_embedding_is_independent_of_padding_and_other_captions(name: str, seed: int, lengths: list[int]) -> None:
     encoder = build(name)

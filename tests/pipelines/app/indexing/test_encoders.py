@@ -29,7 +29,7 @@ from tests.bifocal.contrastive import write_clip, write_multilingual
 from tests.bifocal.hub_server import Hub, serve_hub
 from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
 from tests.bifocal.towers import write_immich
-from tests.browser import chromium, open_tab, required_chromium
+from tests.browser import open_tab
 from tests.pipelines.app.conftest import Command
 
 SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
@@ -44,13 +44,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     write_multilingual(folder / "root" / "timm" / "ViT-B-16-SigLIP2")
     with serve_hub(folder / "root") as hub:
         yield hub
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    with chromium(required_chromium()) as opened:
-        yield opened
 
 
 @pytest.fixture
