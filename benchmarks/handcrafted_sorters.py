@@ -6,28 +6,19 @@ from pathlib import Path
 from torch import nn
 
 from bifocal.sorters import (
-    BifocalSorter,
-    LaplaceSorter,
-    NeuralSorter,
+    ExactRankSorter,
     PairwiseSorter,
-    PermutahedronSorter,
-    SoftSorter,
     load_sorter,
 )
 
-OURS = "BifocalSorter"
+OURS = "ExactRankSorter"
 HANDCRAFTED: dict[str, nn.Module] = {
-    OURS: BifocalSorter(),
-    "BifocalSorter, soft": BifocalSorter(exact=False),
-    "LaplaceSorter": LaplaceSorter(),
-    "PermutahedronSorter": PermutahedronSorter(),
-    "PermutahedronSorter, 0.01": PermutahedronSorter(0.01),
+    OURS: ExactRankSorter(),
+    "ExactRankSorter, soft": ExactRankSorter(exact=False),
     "PairwiseSorter": PairwiseSorter(),
     "PairwiseSorter, adaptive": PairwiseSorter(adaptive=True),
-    "NeuralSorter": NeuralSorter(),
-    "SoftSorter": SoftSorter(),
 }
-QUADRATIC = ("PairwiseSorter", "PairwiseSorter, adaptive", "NeuralSorter", "SoftSorter")
+QUADRATIC = ("PairwiseSorter", "PairwiseSorter, adaptive")
 """Sorters whose memory grows with n squared."""
 
 

@@ -20,7 +20,7 @@ from bifocal.metrics import spearman
 from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.ranking_heads.labeled import LabeledFeatures
 from bifocal.scores import Scores
-from bifocal.sorters import BifocalSorter, PairwiseSorter, PositionwiseLSTMSorter, exact_ranks
+from bifocal.sorters import ExactRankSorter, PairwiseSorter, PositionwiseLSTMSorter, exact_ranks
 from bifocal.sorters.plots import plot_behavior
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training import prepare_inputs
@@ -48,7 +48,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     print("exact ranks:   ", [int(rank) for rank in exact_ranks(example)])
     print("LSTM sorter:   ", [round(float(rank), 1) for rank in lstm(example)])
     print("pairwise:      ", [round(float(rank), 1) for rank in pairwise(example)])
-    sorters = {"LSTM": lstm, "pairwise": pairwise, "BifocalSorter": BifocalSorter()}
+    sorters = {"LSTM": lstm, "pairwise": pairwise, "ExactRankSorter": ExactRankSorter()}
     held_out = held_out_scores(LENGTH, seed=1)
     results = {f"rank error, {name}": rank_l1(sorter, held_out) for name, sorter in sorters.items()}
     # 2. A task whose metric is a rank correlation: order images by the number of their objects.

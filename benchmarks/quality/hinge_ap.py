@@ -29,7 +29,7 @@ POINTS, DIM, RELEVANT = 20_000, 10, 0.2
 STEPS, BATCH = 1000, 100
 RATES, SEEDS, TUNING_SEED = (0.001, 0.003, 0.01, 0.03), range(3), 100
 NOISE = (0.0, 0.2)
-HINGE, COMPARED = "Hinge-AP", (OURS, "BifocalSorter, soft", "PairwiseSorter")
+HINGE, COMPARED = "Hinge-AP", (OURS, "ExactRankSorter, soft", "PairwiseSorter")
 
 
 def network() -> nn.Sequential:

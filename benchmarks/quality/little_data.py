@@ -52,7 +52,6 @@ ROWS: dict[str, dict[str, Any]] = {
         "loss": {"name": "WeightedSumLoss", "losses": [INFO_NCE, STRUCTURE], "weights": [1.0, 0.1]}
     },
     "SMILE's attention": {"image_encoder": "SMILEEncoder"},
-    "generalized pooling": {"image_encoder": "GPOEncoder"},
     "three seeds, one vector": {"members": 3},
 }
 

@@ -83,7 +83,6 @@ POOLINGS: dict[str, Any] = {
     "BEAN, mean of its maps": bean(512, 0.0, "average"),
     "BEAN, dropout 0.5": bean(512, 0.5),
     "BEAN, 1,024 maps": bean(1024, 0.0),
-    "generalized pooling": "GPOEncoder",
 }
 CELLS = {"3 x 3 cells": 3, "9 x 9 cells": 9}
 """Cells per side of the rows that compare poolings."""

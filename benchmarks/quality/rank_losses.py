@@ -29,7 +29,7 @@ from bifocal.losses import (
     SpearmanLoss,
     TripletLoss,
 )
-from bifocal.sorters import BifocalSorter, LaplaceSorter, PairwiseSorter
+from bifocal.sorters import ExactRankSorter, PairwiseSorter
 
 RATES = (0.001, 0.003, 0.01, 0.03)
 SEEDS = range(5)
@@ -57,8 +57,8 @@ def train_with_best_rate(task: Task, loss: Callable[[], nn.Module]) -> Trained:
 
 
 def soft() -> nn.Module:
-    """Return a soft BifocalSorter."""
-    return BifocalSorter(exact=False)
+    """Return a soft ExactRankSorter."""
+    return ExactRankSorter(exact=False)
 
 
 RETRIEVAL: Losses = {
@@ -69,14 +69,13 @@ RETRIEVAL: Losses = {
     "ours, soft: log_rank": lambda: RecallLoss(soft(), "log_rank"),
     "ours, soft: triplet (5.12)": lambda: RecallLoss(soft()),
     "pairwise: log_rank": lambda: RecallLoss(PairwiseSorter(), "log_rank"),
-    "Laplace: log_rank": lambda: RecallLoss(LaplaceSorter(), "log_rank"),
     "hardest triplet": HardestTripletLoss,
     "sum of triplets": TripletLoss,
     "InfoNCE": lambda: InfoNCELoss(temperature=0.07),
 }
 ORDINAL: Losses = {
     "ours, soft (default)": SpearmanLoss,
-    "ours, exact": lambda: SpearmanLoss(BifocalSorter()),
+    "ours, exact": lambda: SpearmanLoss(ExactRankSorter()),
     "pairwise": lambda: SpearmanLoss(PairwiseSorter()),
     "regression to ranks": lambda: RegressionLoss(to_ranks=True),
     "regression, L2": RegressionLoss,

@@ -2,18 +2,14 @@
 
     python -m benchmarks run speed.sorters
 
-One thread, CPU time, median after a warm-up. The floor is torch.sort of the same scores. The permutahedron sorter runs
-with the project's sort of rows, and for comparison with torch's. BifocalSorter and the permutahedron sorter are also
-compared in turn, by processes with both settings of glibc's allocator: large arrays as new pages, and as used memory.
+One thread, CPU time, median after a warm-up. The floor is torch.sort of the same scores.
 """
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import psutil
@@ -22,18 +18,13 @@ from torch import Tensor, nn
 
 from benchmarks.common import Report, peak_kilobytes
 from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, QUADRATIC
-from bifocal.sorters import BifocalSorter, CNNSorter, PositionwiseLSTMSorter
+from bifocal.sorters import CNNSorter, ExactRankSorter, PositionwiseLSTMSorter
 from bifocal.sorters.synthetic import synthetic_scores
 
 MAX_SORTS = 3.0
 LARGEST_MATRIX = 1e8
 SIZES = ((512, 100), (512, 1000), (64, 10_000))
 MAX_GROWTH = 2.2
-PEER, TURNS = "PermutahedronSorter", 25
-ALLOCATORS: dict[str, dict[str, str]] = {
-    "large arrays as new pages": {},
-    "as used memory": {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)},
-}
 
 
 def milliseconds(step: Callable[[], object], repeats: int = 15) -> float:
@@ -58,29 +49,6 @@ def step_milliseconds(sorter: nn.Module, scores: Tensor, weights: Tensor, repeat
     return milliseconds(step, repeats)
 
 
-def print_ratio(batch: int, n: int) -> None:
-    """Print the time of ``BifocalSorter`` over the time of the permutahedron sorter, which take turns."""
-    scores, weights, times = torch.randn(batch, n), torch.randn(batch, n), list[list[float]]()
-    for _ in range(TURNS):
-        times.append([step_milliseconds(HANDCRAFTED[name], scores, weights, 1) for name in (OURS, PEER)])
-    ours, peer = np.median(times, axis=0)
-    print(ours / peer)
-
-
-def turns(report: Report, batch: int = 512, n: int = 1000) -> None:
-    """Compare the two sorters in turn, with both settings of the allocator."""
-    command = [sys.executable, "-m", "benchmarks.speed.sorters", "--turns", str(batch), str(n)]
-    for name, settings in ALLOCATORS.items():
-        ratio = float(subprocess.check_output(command, env=os.environ | settings))
-        report.add(f"{OURS} over {PEER} in turn, batch {batch}, n = {n}, {name}", ratio, at_most=1.0)
-
-
-def torch_sort(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort rows with torch."""
-    ordered, order = rows.sort(dim=-1)
-    return ordered, order
-
-
 def compare(report: Report, batch: int, n: int) -> None:
     """Compare forward and backward of all sorters."""
     scores, weights = torch.randn(batch, n), torch.randn(batch, n)
@@ -93,15 +61,11 @@ def compare(report: Report, batch: int, n: int) -> None:
             print(f"{name}, {setting}: skipped, one matrix needs {batch * n * n * 4 / 1e9:,.0f} GB")
             continue
         times[name] = step_milliseconds(sorter, scores, weights, 3 if name in QUADRATIC else 15)
-    with patch("bifocal.sorters.permutahedron.sort_rows", torch_sort):
-        times["PermutahedronSorter, torch.sort"] = step_milliseconds(
-            HANDCRAFTED["PermutahedronSorter"], scores, weights, 15
-        )
     for name, value in times.items():
         reference = f"{value / floor:.2f} times torch.sort"
         if name == OURS:
             report.add(f"{name}, {setting}", value, "ms", at_most=MAX_SORTS * floor, reference=reference)
-        elif name.startswith(("Permutahedron", *QUADRATIC)):
+        elif name in QUADRATIC:
             report.add(f"{name}, {setting}: slower than {OURS}", value, "ms", at_least=times[OURS], reference=reference)
         else:
             report.add(f"{name}, {setting}", value, "ms", reference=reference)
@@ -135,7 +99,7 @@ def peak_bytes(n: int) -> int:
     scores, weights = torch.randn(1, n, requires_grad=True), torch.randn(1, n)
     before = psutil.Process().memory_info().rss
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak of the imports
-    (BifocalSorter()(scores) * weights).sum().backward()
+    (ExactRankSorter()(scores) * weights).sum().backward()
     return 1024 * peak_kilobytes() - before
 
 
@@ -145,13 +109,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--peak"]:
         print(peak_bytes(int(sys.argv[2])))
         return
-    if sys.argv[1:2] == ["--turns"]:
-        print_ratio(int(sys.argv[2]), int(sys.argv[3]))
-        return
     report = Report("speed.sorters")
     for batch, n in SIZES:
         compare(report, batch, n)
-    turns(report)
     generation(report)
     memory(report)
     report.write()

@@ -1,7 +1,6 @@
 """Image encoders, one per file: features (B, R, D) or pixels (B, 3, H, W), and their mask -> embeddings (B, d)."""
 
 from bifocal.image_encoders.bean import BEANEncoder
-from bifocal.image_encoders.gpo import GPOEncoder
 from bifocal.image_encoders.last_layers import LastLayersEncoder
 from bifocal.image_encoders.linear import LinearEncoder
 from bifocal.image_encoders.multi_level import MultiLevelEncoder

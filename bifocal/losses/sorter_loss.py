@@ -66,7 +66,7 @@ class SorterLoss(nn.Module, ABC):
     """Loss on ranks: base of ``RowRankLoss`` and ``RecallLoss``.
 
     Args:
-        sorter: scores (..., n) -> ranks (..., n); None for a ``BifocalSorter`` with the ``exact`` of the class.
+        sorter: scores (..., n) -> ranks (..., n); None for a ``ExactRankSorter`` with the ``exact`` of the class.
         fine_tune: weight of the L1 error of a pretrained sorter on the model's scores, see ``SorterRanks``.
         auxiliary_weight: weight of the class's auxiliary loss on scores, see ``AuxiliaryLoss``.
         auxiliary_steps: training steps during which the auxiliary loss is added; None for all.
@@ -88,7 +88,7 @@ class SorterLoss(nn.Module, ABC):
     ) -> None:
         super().__init__()
         if sorter is None:
-            sorter = registry.build("bifocal.sorters", "BifocalSorter", exact=self.exact)
+            sorter = registry.build("bifocal.sorters", "ExactRankSorter", exact=self.exact)
         self.sorter_ranks = SorterRanks(sorter, fine_tune)
         self.auxiliary_loss = AuxiliaryLoss(self.auxiliary(), auxiliary_weight, auxiliary_steps)
 

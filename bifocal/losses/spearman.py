@@ -15,8 +15,8 @@ class SpearmanLoss(RowRankLoss):
     Thesis eq. (5.6), divided by n (n² - 1) / 6 and by the number of rows: with exact ranks and no ties the value is
     1 - r_s of eq. (5.4), averaged over the rows, from 0 to 2. Each row is one group of n scores.
 
-    The default sorter is soft, ``BifocalSorter(exact=False)``: the loss squares rank differences, and only soft ranks
-    make it a smooth function of the scores. With ``BifocalSorter()`` the value is exactly 1 - r_s, and training is a
+    The default sorter is soft, ``ExactRankSorter(exact=False)``: the loss squares rank differences, and only soft ranks
+    make it a smooth function of the scores. With ``ExactRankSorter()`` the value is exactly 1 - r_s, and training is a
     little worse. The auxiliary loss (section 5.5.1) is the L1 distance of scores and targets, in units of the score.
     Arguments: see ``SorterLoss``.
 
@@ -29,8 +29,8 @@ class SpearmanLoss(RowRankLoss):
     Example:
         >>> import torch
         >>> from bifocal.scores import Scores
-        >>> from bifocal.sorters import BifocalSorter
-        >>> loss = SpearmanLoss(BifocalSorter())
+        >>> from bifocal.sorters import ExactRankSorter
+        >>> loss = SpearmanLoss(ExactRankSorter())
         >>> loss(Scores(torch.tensor([[3.0, 1.0, 2.0]])), torch.tensor([[9.0, 4.0, 5.0]])).item()  # the same order
         0.0
     """

@@ -23,8 +23,8 @@ def run_adversary(
     A sorter is fooled if the predicted rank falls while the actual rank does not. Return the ranks before and after.
 
     Example:
-        >>> from bifocal.sorters import BifocalSorter
-        >>> before, after = run_adversary(BifocalSorter(), length=8, rows=4, steps=50, learning_rate=0.1, seed=0)
+        >>> from bifocal.sorters import ExactRankSorter
+        >>> before, after = run_adversary(ExactRankSorter(), length=8, rows=4, steps=50, learning_rate=0.1, seed=0)
         >>> after.actual < before.actual
         True
     """

@@ -1,4 +1,4 @@
-"""Exact ranks, which sorters approximate, the check of their inputs, and sums along sorted rows."""
+"""Exact ranks, which sorters approximate, and the checks of their inputs."""
 
 import torch
 from torch import Tensor, nn
@@ -74,19 +74,6 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
     keys.numpy().sort(axis=-1)
     order = keys & 0xFFFFFFFF
     return scores.gather(-1, order), order
-
-
-def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Return left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i over j >= i."""
-    left, right = values.clone(), values.clone()
-    decay = torch.exp(-steps)
-    reach = 1
-    while reach < values.shape[-1]:
-        left[..., reach:] += decay * left[..., :-reach]
-        right[..., :-reach] += decay * right[..., reach:]
-        decay = decay[..., :-reach] * decay[..., reach:]
-        reach *= 2
-    return left, right
 
 
 def check_length(sorter: nn.Module, scores: Tensor, length: int, shortest: int | None = None) -> None:

@@ -6,7 +6,6 @@ from bifocal.text_encoders.contextual.elmo_mixture import ElmoMixtureEncoder
 from bifocal.text_encoders.contextual.layer_mixture import LayerMixtureEncoder
 from bifocal.text_encoders.contextual.token_mixture import TokenMixtureEncoder
 from bifocal.text_encoders.contextual.transformer import TransformerEncoder
-from bifocal.text_encoders.gpo import GPOEncoder
 from bifocal.text_encoders.linear import LinearEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
 from bifocal.text_encoders.recurrent.rnn import GRUEncoder, LSTMEncoder

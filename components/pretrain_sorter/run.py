@@ -9,7 +9,7 @@ from torch import nn
 
 from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.registry import build
-from bifocal.sorters import BifocalSorter, CNNSorter, PairwiseSorter, save_sorter
+from bifocal.sorters import CNNSorter, ExactRankSorter, PairwiseSorter, save_sorter
 from bifocal.sorters.plots import sorter_figures
 from bifocal.training.loop import Row
 from components.pretrain_sorter.spec import PretrainSorterParams
@@ -27,7 +27,7 @@ def run(params: PretrainSorterParams, *, sorter: Path) -> dict[str, float]:
     save_sorter(sorter, model.cpu(), params.sorter.arguments)
     pd.DataFrame(history, columns=HISTORY).to_csv(sorter / "history.csv", index=False)
 
-    sorters = {"PairwiseSorter": PairwiseSorter(), "BifocalSorter": BifocalSorter(), params.sorter.name: model}
+    sorters = {"PairwiseSorter": PairwiseSorter(), "ExactRankSorter": ExactRankSorter(), params.sorter.name: model}
     held_out = held_out_scores(params.length, params.seed)
     errors = {name: rank_l1(each, held_out) for name, each in sorters.items()}
     pd.DataFrame({"sorter": errors.keys(), "l1": errors.values()}).to_csv(sorter / "l1.csv", index=False)

@@ -33,7 +33,7 @@ class PretrainSorterParams(Params):
     )
     length: int = Field(ge=2, description="scores per vector; the maximum for a sorter that accepts several lengths")
     training: SorterTrainingParams | None = Field(
-        description="training of a sorter with weights; null for a sorter without weights, such as BifocalSorter"
+        description="training of a sorter with weights; null for a sorter without weights, such as ExactRankSorter"
     )
 
     def conflicts(self) -> Iterator[str]:

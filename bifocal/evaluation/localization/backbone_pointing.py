@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import IMAGE_SIDE, SIDE
-from bifocal.localization.heads import ClassMixture
-from bifocal.localization.heads.contrastive import ContrastiveHead
+from bifocal.localization.heads import ClassMixture, MaskCLIP
 from bifocal.metrics import center_baseline, pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.metric_rows import MetricRow, metric_table
@@ -56,7 +55,7 @@ class BackbonePointing:
 
     def __init__(
         self,
-        head: ClassMixture | ContrastiveHead | None = None,
+        head: ClassMixture | MaskCLIP | None = None,
         bootstrap_resamples: int = 1000,
         shown_queries: int = 6,
     ) -> None:

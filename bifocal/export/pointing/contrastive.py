@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import interpolate
 
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_into, read_safetensors
@@ -15,8 +14,7 @@ from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.export.graphs.write import Shape, check_shapes, write_graph
 from bifocal.export.text import ClipTower
-from bifocal.localization.heads import ProxyCLIP
-from bifocal.localization.heads.contrastive import ContrastiveHead
+from bifocal.localization.heads import MaskCLIP
 from bifocal.serving.pointing.contrastive import PATCHES, PHRASES
 from bifocal.serving.pointing.head import DESCRIPTION
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
@@ -26,19 +24,12 @@ from bifocal.text.transformer.tokenizer import TOKENIZER
 class Patches(nn.Module):
     """Unit vectors (B, rows, columns, d) of the patches of images (B, 3, size, size) uint8."""
 
-    def __init__(self, backbone: OpenClipBackbone, head: ContrastiveHead) -> None:
+    def __init__(self, backbone: OpenClipBackbone, head: MaskCLIP) -> None:
         super().__init__()
         self.backbone, self.head, self.network = backbone, head, backbone.network
-        self.proxy = head.proxy()
-        self.proxy_network = None if self.proxy is None else self.proxy.network
 
     def forward(self, pixels: Tensor) -> Tensor:
-        cells = None
-        if self.proxy is not None:
-            size = (self.proxy.size, self.proxy.size)
-            resized = interpolate(pixels.float(), size, mode="bilinear", align_corners=False, antialias=False)
-            cells = self.proxy.feature_map(resized, None)
-        return self.head.patches(self.network.visual, self.backbone.normalize(pixels), cells)
+        return self.head.patches(self.network.visual, self.backbone.normalize(pixels))
 
 
 class Phrases(nn.Module):
@@ -54,7 +45,7 @@ class Phrases(nn.Module):
 
 
 def export_contrastive_head(
-    description: Mapping[str, Any], weights: Path, head: ContrastiveHead, folder: Path, seed: int
+    description: Mapping[str, Any], weights: Path, head: MaskCLIP, folder: Path, seed: int
 ) -> list[Parity]:
     """Write the head of a contrastive model; see ``bifocal.export.pointing.export_head``."""
     backbone = load_towers(description, weights, head)
@@ -63,7 +54,7 @@ def export_contrastive_head(
         raise ValueError(f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
     towers = [dict(description), file_digest(weights)]
-    key = [*towers, type(head).__name__, backbone.size, *_proxy_key(head)]
+    key = [*towers, type(head).__name__, backbone.size]
     export_once(key, folder / PATCHES, _export_patches, description, weights, head)
     export_once(towers, folder / PHRASES, _export_phrases, description, weights, head)
     tokenizer.save(str(folder / TOKENIZER))
@@ -72,15 +63,7 @@ def export_contrastive_head(
     return list(_compare(backbone, head, folder, seed))
 
 
-def _proxy_key(head: ContrastiveHead) -> list[Any]:
-    """Return the second network of a head and the values of its attention, for the cache of graphs."""
-    if not isinstance(head, ProxyCLIP):
-        return []
-    weights = None if head.path is None else file_digest(Path(head.path))
-    return [head.backbone, weights, head.model_arguments, head.beta, head.gamma]
-
-
-def load_towers(description: Mapping[str, Any], weights: Path, head: ContrastiveHead) -> OpenClipBackbone:
+def load_towers(description: Mapping[str, Any], weights: Path, head: MaskCLIP) -> OpenClipBackbone:
     """Return both towers with the weights of a file, for images of the head's size."""
     name, arguments = description["backbone"], dict(description["model_arguments"])
     if head.size is not None:
@@ -101,7 +84,7 @@ def load_towers(description: Mapping[str, Any], weights: Path, head: Contrastive
     return backbone
 
 
-def _export_patches(description: Mapping[str, Any], weights: Path, head: ContrastiveHead, file: Path) -> None:
+def _export_patches(description: Mapping[str, Any], weights: Path, head: MaskCLIP, file: Path) -> None:
     backbone = load_towers(description, weights, head)
     pixels = torch.zeros(3, 3, backbone.size, backbone.size, dtype=torch.uint8)
     shapes: dict[str, Shape] = {"pixels": ("batch", 3, backbone.size, backbone.size)}
@@ -109,7 +92,7 @@ def _export_patches(description: Mapping[str, Any], weights: Path, head: Contras
     check_shapes(file, shapes)
 
 
-def _export_phrases(description: Mapping[str, Any], weights: Path, head: ContrastiveHead, file: Path) -> None:
+def _export_phrases(description: Mapping[str, Any], weights: Path, head: MaskCLIP, file: Path) -> None:
     backbone = load_towers(description, weights, head)
     shapes: dict[str, Shape] = {"ids": ("batch", backbone.context_length)}
     ids = torch.ones(3, backbone.context_length, dtype=torch.int64)
@@ -117,7 +100,7 @@ def _export_phrases(description: Mapping[str, Any], weights: Path, head: Contras
     check_shapes(file, shapes)
 
 
-def _compare(backbone: OpenClipBackbone, head: ContrastiveHead, folder: Path, seed: int) -> Iterator[Parity]:
+def _compare(backbone: OpenClipBackbone, head: MaskCLIP, folder: Path, seed: int) -> Iterator[Parity]:
     generator, size = torch.Generator().manual_seed(seed), backbone.size
     tower = ClipTower(backbone.network, backbone.context_length, backbone.tokenizer.eot_token_id)
 

@@ -2,5 +2,3 @@
 
 from bifocal.localization.heads.class_mixture import ClassMixture
 from bifocal.localization.heads.mask_clip import MaskCLIP
-from bifocal.localization.heads.proxy_clip import ProxyCLIP
-from bifocal.localization.heads.sclip import SCLIP

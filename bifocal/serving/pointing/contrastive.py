@@ -19,7 +19,7 @@ PATCHES, PHRASES = "patches.onnx", "phrases.onnx"
 
 
 class ContrastivePointer(ImageHead):
-    """Where a phrase is in an image: see ``bifocal.localization.heads.contrastive.ContrastiveHead``.
+    """Where a phrase is in an image: see ``bifocal.localization.heads.MaskCLIP``.
 
     It has no calibrated probability: every phrase gets a point.
 

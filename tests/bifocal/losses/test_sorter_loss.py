@@ -103,5 +103,5 @@ class TestPretrainedSorter:
 
 
 def test_fine_tuning_rejects_a_sorter_without_weights():
-    with pytest.raises(ValueError, match="BifocalSorter has no weights"):
+    with pytest.raises(ValueError, match="ExactRankSorter has no weights"):
         RecallLoss(fine_tune=1.0)

@@ -62,7 +62,7 @@ def test_score_is_the_mean_of_the_scores(tmp_path: Path) -> None:
 
 def test_members_keep_their_own_word_vectors(pairs: ImageCaptionPairs) -> None:
     sizes = {"feature_dim": 12, "text_dim": 8, "text_format": "tokens", "vocabulary_size": len(pairs.text.vocabulary)}
-    models = new_models("GPOEncoder", 2, **sizes)
+    models = new_models("GRUEncoder", 2, **sizes)
     batch = pairs.batch(torch.arange(12))
     check_scores(concatenate_models(models), models, batch.regions, batch.text)
 
@@ -94,8 +94,8 @@ def test_mean_of_the_joined_activation_maps_is_the_embedding() -> None:
     maps = joined.image_encoder.activation_maps(regions)
     mean = torch.stack([vectors[mask].mean(dim=0) for vectors, mask in zip(maps.vectors, maps.mask, strict=True)])
     torch.testing.assert_close(mean, joined.embed_images(regions))
-    with pytest.raises(ValueError, match="GPOEncoder has no activation_maps"):
-        concatenate_models(new_models(image_encoder="GPOEncoder")).image_encoder.activation_maps(regions)
+    with pytest.raises(ValueError, match="ProjectionEncoder has no activation_maps"):
+        concatenate_models(new_models(image_encoder="ProjectionEncoder")).image_encoder.activation_maps(regions)
 
 
 def test_models_that_cannot_be_joined_are_errors() -> None:

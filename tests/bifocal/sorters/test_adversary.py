@@ -5,14 +5,10 @@ import torch
 
 from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import (
-    BifocalSorter,
     CNNSorter,
-    LaplaceSorter,
-    NeuralSorter,
+    ExactRankSorter,
     PairwiseSorter,
-    PermutahedronSorter,
     PositionwiseLSTMSorter,
-    SoftSorter,
 )
 from bifocal.sorters.adversary import run_adversary
 from bifocal.training.schedules import Step
@@ -21,9 +17,9 @@ SETTINGS = {"length": 16, "rows": 64, "steps": 300, "learning_rate": 0.02, "seed
 
 
 @pytest.mark.parametrize("learning_rate", [0.002, 0.02, 2.0])
-def test_bifocal_sorter_predicts_actual_ranks_against_the_adversary(learning_rate):
+def test_exact_rank_sorter_predicts_actual_ranks_against_the_adversary(learning_rate):
     for seed in range(3):
-        before, after = run_adversary(BifocalSorter(), **SETTINGS | {"learning_rate": learning_rate, "seed": seed})
+        before, after = run_adversary(ExactRankSorter(), **SETTINGS | {"learning_rate": learning_rate, "seed": seed})
         assert (before.predicted, after.predicted) == (before.actual, after.actual)
         assert after.actual < before.actual / 2
 
@@ -31,25 +27,15 @@ def test_bifocal_sorter_predicts_actual_ranks_against_the_adversary(learning_rat
 @pytest.mark.parametrize(
     "sorter",
     [
-        BifocalSorter(exact=False),
+        ExactRankSorter(exact=False),
         PairwiseSorter(),
         PairwiseSorter(adaptive=True),
-        LaplaceSorter(),
-        PermutahedronSorter(),
     ],
 )
 def test_predicted_rank_of_other_analytic_sorters_falls_with_the_actual_rank(sorter):
     before, after = run_adversary(sorter, **SETTINGS)
     assert before.predicted - after.predicted > 0.1
     assert after.actual < 0.02
-
-
-@pytest.mark.parametrize("sorter", [NeuralSorter(), SoftSorter()])
-def test_relaxed_permutation_is_fooled(sorter):
-    """Its columns do not sum to one: an element that no row selects gets rank 0 for any score."""
-    before, after = run_adversary(sorter, **SETTINGS)
-    assert after.predicted < before.predicted / 2
-    assert after.actual > 0.9 * before.actual
 
 
 @pytest.mark.parametrize(

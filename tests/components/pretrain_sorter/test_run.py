@@ -60,13 +60,13 @@ def test_run_draws_the_figures_of_the_thesis(tmp_path: Path) -> None:
     assert all((tmp_path / f"{name}.png").stat().st_size > 0 for name in ("l1", "behavior", "depths"))
     errors = pd.read_csv(tmp_path / "l1.csv", index_col="sorter")["l1"]
     assert errors["PositionwiseLSTMSorter"] == pytest.approx(metrics["held_out_l1"])
-    assert errors["BifocalSorter"] == 0
+    assert errors["ExactRankSorter"] == 0
     depths = pd.read_csv(tmp_path / "depths.csv")
     assert depths[["blocks", "epoch"]].to_numpy().tolist() == [[1, 1], [1, 2], [2, 1], [2, 2]]
 
 
 def test_sorter_without_weights_is_stored_without_training(tmp_path: Path) -> None:
-    sorter = {"name": "BifocalSorter", "bandwidth": 0.5}
+    sorter = {"name": "ExactRankSorter", "bandwidth": 0.5}
     metrics = run(validated(sorter=sorter, training=None), sorter=tmp_path)
     assert metrics == {"held_out_l1": 0, "epochs": 0}
     assert not (tmp_path / "model.safetensors").exists()
@@ -77,7 +77,7 @@ def test_sorter_without_weights_is_stored_without_training(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sorter": "BifocalSorter"}, "BifocalSorter has no weights to train: set training to null"),
+        ({"sorter": "ExactRankSorter"}, "ExactRankSorter has no weights to train: set training to null"),
         ({"training": None}, "training is null, but PositionwiseLSTMSorter has weights: set training"),
         ({"sorter": {"name": "PositionwiseLSTMSorter", "length": 5}}, r"sorter\.length: leave it out"),
         ({"training": TRAINING | {"schedule": {"name": "Stepp"}}}, "did you mean 'Step'"),

@@ -7,7 +7,7 @@ import pytest
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
-from bifocal.sorters import BifocalSorter, save_sorter
+from bifocal.sorters import ExactRankSorter, save_sorter
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import write_text
 
@@ -23,7 +23,7 @@ def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
         paths = {name: folder / name for name in ("dataset", "features", "text", "sorter")}
         for path in paths.values():
             path.mkdir()
-        save_sorter(paths["sorter"], BifocalSorter(), {})
+        save_sorter(paths["sorter"], ExactRankSorter(), {})
         corpus = Scenes(train=train, val=val, test=4, size=64).read(paths["dataset"] / "images")
         write_dataset(
             paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0

@@ -35,7 +35,7 @@ SHAPES: dict[str, Any] = {
     "metric": "average_precision",
     "head": {"name": "WildcatHead", "maps": 2},
     "loss": {"name": "MeanAveragePrecisionLoss", "auxiliary_weight": 1.0},
-    "sorter": {"name": "BifocalSorter"},
+    "sorter": {"name": "ExactRankSorter"},
     "surrogate": {"name": "MultiLabelSoftMarginLoss"},
     "backbone": None,
     "embedding": None,
@@ -132,7 +132,7 @@ def test_untrained_sorter_is_rejected():
 
 
 def test_sorter_that_no_loss_uses_is_rejected():
-    with pytest.raises(ParameterError, match="sorter is BifocalSorter, but MultiLabelSoftMarginLoss use no sorter"):
+    with pytest.raises(ParameterError, match="sorter is ExactRankSorter, but MultiLabelSoftMarginLoss use no sorter"):
         validated(loss="MultiLabelSoftMarginLoss", surrogate=None)
 
 

@@ -47,7 +47,7 @@ VALUES = {
     "toy": {
         "phases": [{"loss": {"name": "WeightedSumLoss", "losses": ["TripletLoss"]}, "epochs": 3}],
         "mining": None,
-        "sorters": ["BifocalSorter"],
+        "sorters": ["ExactRankSorter"],
     },
 }
 
@@ -100,7 +100,7 @@ def test_help_lists_the_registered_parts_and_the_arguments_of_the_chosen_one(mai
     assert "        arguments of WeightedSumLoss:" in lines
     # Arguments of a part within the arguments of a part, with their defaults.
     assert any(line.strip().startswith("margin: ") and line.endswith("(default)") for line in lines)
-    assert "  sorters: [BifocalSorter]" in lines
+    assert "  sorters: [ExactRankSorter]" in lines
 
 
 def test_help_of_a_cluster_step_has_one_option(main: click.Group) -> None:

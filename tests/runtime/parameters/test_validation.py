@@ -36,7 +36,7 @@ GOOD: dict[str, Any] = {
         "milestones": [1, 2],
         "corpus": {"name": "Flickr8k", "root": "data/flickr8k"},
         "steps": [{"loss": "HardestTripletLoss", "epochs": 2}, {"loss": {"name": "InfoNCELoss"}, "epochs": 1}],
-        "sorters": ["BifocalSorter"],
+        "sorters": ["ExactRankSorter"],
     },
 }
 
@@ -54,7 +54,7 @@ def test_valid_values_are_typed() -> None:
     assert toy.loss.arguments == {"margin": 0.1}
     assert toy.seed == 1
     assert [step.loss.name for step in toy.steps] == ["HardestTripletLoss", "InfoNCELoss"]
-    assert toy.sorters[0] == ClassRef(name="BifocalSorter")
+    assert toy.sorters[0] == ClassRef(name="ExactRankSorter")
 
 
 @pytest.mark.parametrize(

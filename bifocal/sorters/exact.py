@@ -1,4 +1,4 @@
-"""The sorter of this project: exact ranks, with the gradient of a wide soft rank."""
+"""Exact ranks, with the gradient of a wide soft rank."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MAX_WIDTH = 120.0
 SCORES_PER_CHUNK = 2**17
 
 
-class BifocalSorter(nn.Module):
+class ExactRankSorter(nn.Module):
     """Exact ranks in the forward pass, the gradient of a scale-aware soft rank in the backward pass.
 
     O(n log n) time, O(n) memory. Near: the ranks equal ``exact_ranks``, so a loss on them is the true loss, and an
@@ -51,7 +51,7 @@ class BifocalSorter(nn.Module):
         ValueError: ``bandwidth`` or ``max_gap`` is not positive.
 
     Example:
-        >>> BifocalSorter()(torch.tensor([0.1, 0.9, 0.5]))
+        >>> ExactRankSorter()(torch.tensor([0.1, 0.9, 0.5]))
         tensor([2., 0., 1.])
     """
 
