@@ -1,9 +1,10 @@
 """Spearman's rank correlation."""
 
-import torch
+import math
+
 from torch import Tensor
 
-from bifocal.sorters import exact_ranks
+from bifocal.sorters.ranks import check_scores
 
 
 def spearman(scores: Tensor, targets: Tensor) -> float:
@@ -30,7 +31,9 @@ def spearman(scores: Tensor, targets: Tensor) -> float:
             f"scores {tuple(scores.shape)} and targets {tuple(targets.shape)}: expected two vectors of equal length, "
             "at least 2"
         )
-    ranks = torch.stack([exact_ranks(values.double()) for values in (scores, targets)])
-    centered = ranks - ranks.mean(dim=1, keepdim=True)
-    norms = centered.norm(dim=1)
-    return float(centered[0] @ centered[1] / (norms[0] * norms[1]))
+    pair = [check_scores(values.detach().double()) for values in (scores, targets)]
+    if any(bool((values == values[0]).all()) for values in pair):
+        return math.nan
+    from scipy.stats import spearmanr  # imported here: scipy.stats takes a second
+
+    return float(spearmanr(*(values.cpu().numpy() for values in pair)).statistic)
