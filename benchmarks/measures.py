@@ -4,7 +4,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from runtime.closure import read_module
+from runtime.identity import read_module
 
 ROOT = Path(__file__).parents[1]
 WALKED = ("benchmarks", "bifocal.evaluation", "bifocal.metrics")

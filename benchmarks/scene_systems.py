@@ -27,7 +27,7 @@ from bifocal.training.validators.recall import model_ranks, recall_metrics
 from components import catalog
 from runtime import parameters
 from runtime.artifacts import MANIFEST
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 
 SYSTEMS = {
     "SMILE": "scenes/smile",
@@ -69,7 +69,7 @@ def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home
     if not (path / MANIFEST).is_file():
         section = parameters.validate(values, [*catalog.configurable_components().values()])[stage]
         started = time.process_time()
-        run_stage(component, section, inputs, {output: path}, values)
+        run_stage(Job(component, section, inputs, {output: path}, values))
         (home / f"{path.name}.seconds").write_text(f"{time.process_time() - started}\n")
     return path
 

@@ -1,7 +1,7 @@
 """Command line of the pipeline: ``python -m pipelines COMMAND``."""
 
 from pipelines.commands import main
-from runtime.command_line.program import run
+from runtime.process import run
 
 if __name__ == "__main__":
     run(main, "python -m pipelines")

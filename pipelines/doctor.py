@@ -19,8 +19,8 @@ from urllib.request import Request, urlopen
 
 from packaging.requirements import Requirement
 
+from runtime.checkout import tracking_uri
 from runtime.redaction import redact
-from runtime.tracking_store import tracking_uri
 
 ROOT = Path(__file__).parent.parent
 MIN_FREE_GB = 10

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.catalog import all_components, configurable_components, pipeline_components
-from runtime.parameters.describe import Parameter, describe, parts_table
+from runtime.description import Parameter, describe, parts_table
 from runtime.spec import Component
 
 BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)

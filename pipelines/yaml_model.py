@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from runtime.parameters.yaml_text import load_yaml
+from runtime.parameters import load_yaml
 
 T = TypeVar("T")
 

@@ -1,15 +1,16 @@
-"""Identity of a component: hash of its sources, versions of imported packages."""
+"""Identity of a component: the files that it imports, hashed by meaning, and the versions of the packages."""
 
+import ast
 import importlib.metadata
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from runtime.closure import Closure, import_closure
 from runtime.spec import Component
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +29,34 @@ WITHOUT_EFFECT = {
 }  # fmt: skip
 """Packages that are not in keys: packages that parse and submit; triton, which torch pins; OpenCV (for ``Proposals``),
 open_clip and pillow-heif, which the images do not have, so that a cluster and a laptop share a cache."""
+LIBRARIES = ("bifocal", "runtime", "components")
+INFRASTRUCTURE = (
+    "runtime.artifacts", "runtime.identity", "runtime.mlflow", "runtime.s3", "runtime.spec", "bifocal.progress",
+)  # fmt: skip
+"""Modules that declare, store, track and print: no output of a stage depends on them, so the closure ends here."""
+NO_DATA = (".py", ".md", ".typed")
+"""Suffixes of files in a package that its modules do not read."""
+WITHOUT_MEANING = ("ctx", "kind", "type_comment")
+"""Fields of syntax nodes that follow from others, or have no effect."""
+
+
+@dataclass(frozen=True)
+class Closure:
+    """Sources of a stage: file hashes sorted by relative path, and sorted import names of packages."""
+
+    files: Mapping[str, str]
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file: the SHA-256 of its meaning, the names it imports, and the module of each name imported under
+    ``TYPE_CHECKING`` only (``deferred``), which an importer of that name imports, see ``lazy_attributes``.
+    """
+
+    hash: str
+    imports: frozenset[str]
+    deferred: Mapping[str, str]
 
 
 def sources(component: Component, root: Path = ROOT) -> Closure:
@@ -89,3 +118,116 @@ def installed_key(component: Component) -> str:
 
 def _digest(*parts: object) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def import_closure(root: Path, modules: Iterable[str]) -> Closure:
+    """Return the files and packages that running ``modules`` needs. Imports in functions count, strings that name a
+    module (``build("bifocal.losses", ...)``), and data files in a module's folder.
+    """
+    files, packages = dict[str, str](), set[str]()
+    waiting, seen = list(modules), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or _is_infrastructure(name):
+            continue
+        seen.add(name)
+        if name.partition(".")[0] not in LIBRARIES:
+            packages.add(name.partition(".")[0])
+            continue
+        parent, _, attribute = name.rpartition(".")
+        waiting += [parent] if parent else []
+        if file := _file_of(root, name):
+            module = read_module(source_path(root, file).read_bytes())
+            files[file] = module.hash
+            files |= _data_files(root, file.rpartition("/")[0])
+            waiting += module.imports
+        elif parent and (package := _file_of(root, parent)):
+            deferred = read_module(source_path(root, package).read_bytes()).deferred
+            waiting += [deferred[attribute]] if attribute in deferred else []
+    return Closure(dict(sorted(files.items())), tuple(sorted(packages - sys.stdlib_module_names)))
+
+
+def source_path(root: Path, name: str) -> Path:
+    """Return the path of a source file; in a wheel, ``root`` is the folder ``_packages`` of the package ``bifocal``."""
+    in_wheel = root.name == "_packages" and name.partition("/")[0] == "bifocal"
+    return (root.parents[1] if in_wheel else root) / name
+
+
+def _is_infrastructure(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in INFRASTRUCTURE)
+
+
+def _file_of(root: Path, module: str) -> str | None:
+    base = module.replace(".", "/")
+    return next((name for name in (f"{base}.py", f"{base}/__init__.py") if source_path(root, name).is_file()), None)
+
+
+def _data_files(root: Path, folder: str) -> dict[str, str]:
+    return {
+        f"{folder}/{path.name}": sha256(path.read_bytes()).hexdigest()
+        for path in source_path(root, folder).iterdir()
+        if path.is_file() and path.suffix not in NO_DATA
+    }
+
+
+@cache
+def read_module(source: bytes) -> Module:
+    """Return the meaning and the imports of a file."""
+    tree = ast.parse(source)
+    deferred = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    modules = {
+        alias.name: statement.module
+        for node in deferred
+        for statement in node.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+    }
+    run = [part for node in tree.body for part in (node.orelse if node in deferred else [node])]
+    words: list[str] = []
+    _append_meaning(tree, words)
+    digest = sha256("\0".join(words).encode()).hexdigest()
+    return Module(digest, frozenset(name for node in run for name in _imported(node)), modules)
+
+
+def _imported(statement: ast.AST) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_module(node.value):
+            yield node.value
+
+
+def _names_module(text: str) -> bool:
+    return text.partition(".")[0] in LIBRARIES and all(part.isidentifier() for part in text.split("."))
+
+
+def _append_meaning(node: ast.AST, words: list[str]) -> None:
+    """Append the syntax tree below ``node`` without docstrings; not ``ast.dump``, which differs between Pythons."""
+    words.append(type(node).__name__)
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if isinstance(value, list) and value:
+            words.append(field)
+            for entry in [entry for entry in value if not _is_docstring(entry)] or [ast.Pass()]:
+                if isinstance(entry, ast.AST):
+                    _append_meaning(entry, words)
+                else:
+                    words.append(repr(entry))
+            words.append("]")
+        elif isinstance(value, ast.AST) and field not in WITHOUT_MEANING:
+            words.append(field)
+            _append_meaning(value, words)
+        elif value not in (None, []) and field not in WITHOUT_MEANING:
+            words += (field, repr(value))
+    words.append(")")
+
+
+def _is_docstring(statement: object) -> bool:
+    """Whether a statement is a string, which has no effect: a docstring, also one of an attribute."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

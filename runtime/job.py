@@ -1,66 +1,69 @@
-"""Job of one command: a stage, a shard, or the merge of shards."""
+"""Jobs of commands: a stage, a shard, or the merge of shards, on the artifacts of a workspace."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from runtime import parameters
-from runtime.artifacts import fingerprint_of, read_manifest
+from runtime.process import under_torchrun
+from runtime.s3.storage import Storage
+from runtime.s3.uri import cache_path, is_remote
 from runtime.s3.user_files import download_user_files, source_digests
 from runtime.shards import artifact_name
-from runtime.spec import Component, Params
-from runtime.stage import run_stage, stage_fingerprint
-from runtime.workspace import Workspace
+from runtime.spec import Component
+from runtime.stage import Job
 
 
 @dataclass(frozen=True)
-class Job:
-    """A component with its parameters and the names of its artifacts."""
+class Workspace:
+    """Folder of the artifacts; one on S3 has local copies of the artifacts that a stage reads or writes."""
 
-    component: Component
-    params: Params
-    inputs: Mapping[str, str]  # name of the artifact in the workspace, by the name of the component's argument
-    outputs: Mapping[str, str]
-    # keyword arguments of the component besides parameters and artifacts
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)  # digest of each user file on S3
+    address: str
 
-    def is_complete(self, workspace: Workspace, values: Mapping[str, Any]) -> bool:
-        """Whether ``workspace`` has the outputs of this very job: same inputs, parameters, code and packages."""
-        inputs = {name: workspace.path(artifact) for name, artifact in self.inputs.items()}
-        try:
-            expected = stage_fingerprint(self.component, self.params, inputs, values, self.arguments, self.sources)
-            manifests = [read_manifest(workspace.path(artifact)) for artifact in self.outputs.values()]
-        except (FileNotFoundError, ValueError):
-            return False
-        return all(fingerprint_of(manifest) == json.loads(json.dumps(expected, default=str)) for manifest in manifests)
+    def __post_init__(self) -> None:
+        if is_remote(self.address) and under_torchrun():
+            raise ValueError(f"--artifacts {self.address}: torchrun needs a local folder that all its processes see")
 
-    def run(self, workspace: Workspace, values: Mapping[str, Any]) -> dict[str, float]:
-        """Run the component on the artifacts of ``workspace``; return its metrics."""
-        workspace.download(self.inputs.values())
-        inputs = {name: workspace.path(artifact) for name, artifact in self.inputs.items()}
-        outputs = {name: workspace.path(artifact) for name, artifact in self.outputs.items()}
-        return run_stage(self.component, self.params, inputs, outputs, values, self.arguments, self.sources).metrics
+    def path(self, artifact: str) -> Path:
+        """Local path of an artifact."""
+        return (cache_path(self.address) if is_remote(self.address) else Path(self.address)) / artifact
+
+    def download(self, paths: Iterable[Path]) -> None:
+        """Make local copies of artifacts equal to the artifacts on S3; do nothing for a local folder."""
+        for path in paths if is_remote(self.address) else ():
+            Storage().download(f"{self.address}/{path.name}", path)
+
+    def upload(self, paths: Iterable[Path]) -> None:
+        """Upload local copies of artifacts to S3; do nothing for a local folder."""
+        for path in paths if is_remote(self.address) else ():
+            Storage().upload(path, f"{self.address}/{path.name}")
 
 
-def stage_job(component: Component, values: Mapping[str, Any], shard: str | None = None) -> Job:
+def stage_job(component: Component, values: Mapping[str, Any], workspace: Workspace, shard: str | None = None) -> Job:
     """Return the job of a stage, or of its ``shard`` i/n; download the user files that are on S3."""
-    sources = source_digests(values, component)
     local = download_user_files(values, component)
     section = {"seed": local["seed"], component.name: local[component.name]}
     return Job(
         component,
         parameters.validate(section, [component])[component.name],
-        inputs={name: name for name in component.inputs},
-        outputs={name: artifact_name(name, shard) if shard else name for name in component.outputs},
+        inputs={name: workspace.path(name) for name in component.inputs},
+        outputs={name: workspace.path(artifact_name(name, shard) if shard else name) for name in component.outputs},
+        values=values,
         arguments={"shard": shard} if shard else {},
-        sources=sources,
+        sources=source_digests(values, component),
     )
 
 
-def merge_job(component: Component, merge_step: Component, count: int, seed: int) -> Job:
+def merge_job(
+    component: Component, merge_step: Component, values: Mapping[str, Any], workspace: Workspace, count: int
+) -> Job:
     """Return the job that merges ``count`` shards of ``component`` by ``merge_step``."""
     (merged,) = component.outputs
-    shards = {f"shard_{number}": artifact_name(merged, f"{number}/{count}") for number in range(1, count + 1)}
-    return Job(merge_step, merge_step.params(seed=seed), inputs=shards, outputs={merged: merged})
+    return Job(
+        merge_step,
+        merge_step.params(seed=values["seed"]),
+        inputs={f"shard_{i}": workspace.path(artifact_name(merged, f"{i}/{count}")) for i in range(1, count + 1)},
+        outputs={merged: workspace.path(merged)},
+        values=values,
+    )

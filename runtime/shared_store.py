@@ -7,7 +7,8 @@ references.
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,29 @@ VARIABLE = "BIFOCAL_STORE"
 REFERENCE = "reference.json"
 
 
-def stored_path(output: str, fingerprint: Mapping[str, Any]) -> Path | None:
-    """Return the output's place for ``fingerprint``, where a retry finds its partial files; None without a store."""
+def places(outputs: Mapping[str, Path], large: Container[str], fingerprint: Mapping[str, Any]) -> dict[str, Path]:
+    """Return where each output is written: at its path, or a large one in the store, where a retry finds its files."""
     store = os.environ.get(VARIABLE)
-    if not store:
-        return None
-    identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()
-    return Path(store) / output / identity[:32]
+    identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    return {name: Path(store, name, identity) if store and name in large else path for name, path in outputs.items()}
 
 
-def commit_stored(partial: Path, place: Path, manifest: Mapping[str, Any], output: Path) -> None:
-    """Complete the artifact at ``place``, unless it is complete already, and write its reference at ``output``."""
-    if (place / artifacts.MANIFEST).is_file():
+@contextmanager
+def committed(outputs: Mapping[str, Path], written: Mapping[str, Path], manifest: Mapping[str, Any]) -> Iterator[None]:
+    """Commit the partial directories of the block at the places ``written``; outputs in the store become references."""
+    yield
+    for name, place in written.items():
+        if place != outputs[name]:
+            _commit_stored(place, outputs[name], manifest)
+    own = [place for name, place in written.items() if place == outputs[name]]
+    for folder in sorted({place.parent for place in own}):
+        partials = {place: artifacts.partial_path(place) for place in own if place.parent == folder}
+        artifacts.commit_all(partials, manifest)
+
+
+def _commit_stored(place: Path, output: Path, manifest: Mapping[str, Any]) -> None:
+    partial = artifacts.partial_path(place)
+    if (place / artifacts.MANIFEST).is_file():  # other steps may have mapped its files
         shutil.rmtree(partial)
     else:
         artifacts.commit(partial, place, manifest)

@@ -1,15 +1,27 @@
-"""Declaration of a component: its command line, DVC stage and Kubeflow component; imports pydantic, not torch."""
+"""Declaration of a component: parameters, artifacts, DVC stage and Kubeflow component; imports pydantic, not torch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# Every spec.py marks its values with these names.
-from runtime.marks import FromRegistry as FromRegistry
-from runtime.marks import UserPath as UserPath
-from runtime.marks import user_paths
+Location = tuple[str | int, ...]
+"""Keys and list positions that lead to a value of a section."""
+USER_PATH = "user path"
+UserPath = Annotated[Path, USER_PATH]
+"""A file or folder that the user provides, outside the artifacts; DVC watches it and Kubeflow fetches it."""
+
+
+@dataclass(frozen=True)
+class FromRegistry:
+    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``."""
+
+    package: str  # the package that must have the part
+    injected: tuple[str, ...] = ()  # arguments that the stage passes, so that ``params.yaml`` may not set them
+    paths: tuple[str, ...] = ()  # arguments that are files or folders of the user, see ``UserPath``
 
 
 class StrictModel(BaseModel):
@@ -110,9 +122,12 @@ class Component:
         """Modules that it starts with; its code is these and all that they import."""
         return (f"{self.module}.spec", f"{self.module}.run", *self.code_modules)
 
-    def user_paths(self, section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:
+    def user_paths(self, section: Mapping[str, Any]) -> dict[Location, str]:
         """Return the user paths of ``section`` that are set, each by its location in the section."""
-        return user_paths(self.params, section)
+        paths: dict[Location, str] = {}
+        for location, value, mark in marked_values(self.params, section):
+            paths |= {location: str(value)} if isinstance(mark, str) else _paths_of_ref(value, mark.paths, location)
+        return paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,3 +137,87 @@ class ClusterStep(Component):
     image: str = "cpu"
     has_parameters: bool = False
     package: str = "components.cluster"
+
+
+class Leaf(NamedTuple):
+    """A value of a section that has a mark: a reference to a part, or a user path."""
+
+    location: Location
+    value: Any  # unchecked
+    mark: FromRegistry | str  # the ``FromRegistry`` of a reference, ``USER_PATH`` of a path
+
+
+def marked_values(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Leaf]:
+    """Yield the references and user paths in ``section``, also in its lists and nested groups."""
+    for name, info in model.model_fields.items():
+        if name in section:
+            yield from _marked(Annotated[info.annotation, *info.metadata, None], section[name], (name,))
+
+
+def _marked(annotation: Any, value: Any, location: Location) -> Iterator[Leaf]:
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        marks = [entry for entry in metadata if isinstance(entry, FromRegistry) or entry == USER_PATH]
+        if marks and value is not None:
+            yield Leaf(location, value, marks[0])
+            return
+        yield from _marked(inner, value, location)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if isinstance(value, Mapping):
+            for leaf in marked_values(annotation, value):
+                yield leaf._replace(location=location + leaf.location)
+    elif get_origin(annotation) is list:
+        for index, entry in enumerate(value if isinstance(value, list) else []):
+            yield from _marked(get_args(annotation)[0], entry, (*location, index))
+    else:
+        for option in get_args(annotation):  # of a union, such as X | None
+            yield from _marked(option, value, location)
+
+
+def find_mark(annotations: Iterable[Any]) -> FromRegistry | None:
+    """Return the mark of a reference to a part, also in a list or an optional value."""
+    for annotation in annotations:
+        if isinstance(annotation, FromRegistry):
+            return annotation
+        # The arguments of Annotated[ClassRef, mark], list[...] or X | None.
+        mark = find_mark(get_args(annotation))
+        if mark is not None:
+            return mark
+    return None
+
+
+def _paths_of_ref(ref: Any, names: tuple[str, ...], location: Location) -> dict[Location, str]:
+    """Return the user paths among the arguments of a reference and of the references nested in it."""
+    paths: dict[Location, str] = {}
+    for name, value in ref.items() if isinstance(ref, Mapping) else ():
+        if name in names and isinstance(value, str):
+            paths[(*location, name)] = value
+        elif isinstance(value, Mapping) and "name" in value:
+            paths |= _paths_of_ref(value, names, (*location, name))
+        elif isinstance(value, list):
+            for index, entry in enumerate(value):
+                paths |= _paths_of_ref(entry, names, (*location, name, index))
+    return paths
+
+
+def replace_values(section: Mapping[str, Any], replacements: Mapping[Location, Any]) -> dict[str, Any]:
+    """Return ``section`` with the values at some locations replaced."""
+    copy: dict[str, Any] = deepcopy(dict(section))
+    for location, value in replacements.items():
+        container: Any = copy
+        for step in location[:-1]:
+            container = container[step]
+        container[location[-1]] = value
+    return copy
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested values with dotted names; the entries of a list of groups by their position."""
+    if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        return {prefix.rstrip("."): value}
+    flat: dict[str, Any] = {}
+    for key, entry in value.items():
+        flat |= flatten(entry, f"{prefix}{key}.")
+    return flat

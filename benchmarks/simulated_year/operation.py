@@ -15,10 +15,10 @@ from pipelines.app.training.backbones import demo_section
 from pipelines.policies import load_promotion, load_thresholds
 from runtime import parameters
 from runtime.artifacts import artifact_hash
-from runtime.job import stage_job
+from runtime.job import Workspace, stage_job
 from runtime.mlflow.monitoring import log_monitoring
 from runtime.mlflow.releases.store import find_version, log_release, read_digest
-from runtime.workspace import Workspace
+from runtime.stage import run_stage
 
 SEARCH = ("embed_collection", "build_index")
 PARTS = ("onnx", "collection", "index", "embedding")
@@ -64,7 +64,7 @@ class Model:
         workspace = Workspace(self.artifacts.as_posix())
         for stage in stages_of_run():
             if stage.name in SEARCH:
-                stage_job(stage, values).run(workspace, values)
+                run_stage(stage_job(stage, values, workspace))
         onnx, collection, index, embedding = (self.artifacts / name for name in PARTS)
         version = find_version(POLICY.model, artifact_hash(onnx))
         log_release(version, onnx, collection, index, embedding)
@@ -91,7 +91,7 @@ def train(folder: Path, images: Path, table: Path, settings: Mapping[str, Any]) 
     write_parameters(folder, values)
     run_stages(folder, values, [stage for stage in stages_of_run() if stage.name not in SEARCH])
     register = final_component(values["pipeline"])
-    registered = stage_job(register, values).run(Workspace((folder / ARTIFACTS).as_posix()), values)
+    registered = run_stage(stage_job(register, values, Workspace((folder / ARTIFACTS).as_posix()))).metrics
     return Model(folder, values, int(registered["version"]))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from bifocal.evaluation.base import Result
 from components.evaluate.spec import COMPONENT
 from runtime.artifacts import artifact_hash, read_manifest
-from runtime.marks import flatten
 from runtime.mlflow import git_commit, log_figure
+from runtime.spec import flatten
 
 
 def write_tables_and_figures(directory: Path, results: list[Result]) -> None:

@@ -20,8 +20,8 @@ from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.files import lineage, write_tables_and_figures
 from components.evaluate.spec import EvaluateParams
 from runtime.artifacts import read_manifest, write_json
-from runtime.marks import flatten
 from runtime.mlflow import log_files
+from runtime.spec import flatten
 
 FOOTER = "Written by python -m components evaluate. This page is one file and loads nothing."
 

@@ -14,7 +14,7 @@ from bifocal.sorters.plots import sorter_figures
 from bifocal.training.loop import Row
 from components.pretrain_sorter.spec import PretrainSorterParams
 from runtime.mlflow import log_figure, log_metrics
-from runtime.parameters.parts import build_parts
+from runtime.parameters import build_parts
 
 HISTORY = ["epoch", "loss", "learning_rate", "held_out_l1"]
 

@@ -17,7 +17,7 @@ from bifocal.training.members import train_members
 from bifocal.training.query_bank import training_bank
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
-from runtime.parameters.parts import build_parts
+from runtime.parameters import build_parts
 from runtime.spec import ClassRef
 
 HISTORY = ["phase", "epoch", "loss", "monitor"]

@@ -16,7 +16,7 @@ from bifocal.sorters import load_sorter
 from bifocal.training.loop import Row
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
-from runtime.parameters.parts import build_parts
+from runtime.parameters import build_parts
 
 FIT_OPTIONS = ("batch_size", "optimizer", "precision", "max_grad_norm", "micro_batch_size", "checkpoint_every_seconds")
 """Parameters that all phases share."""

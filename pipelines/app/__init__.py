@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bifocal.version import __version__
-from runtime.command_line.program import run
+from runtime.process import run
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {

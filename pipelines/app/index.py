@@ -17,7 +17,7 @@ from pipelines.app.run_folder import (
     run_name,
     write_parameters,
 )
-from runtime.parameters.yaml_text import load_yaml
+from runtime.parameters import load_yaml
 
 SHOWN = 20
 """Broken files to list; all of them are in rejected.parquet."""

@@ -10,9 +10,9 @@ import click
 from components.catalog import configurable_components, pipeline_components
 from pipelines.app.run_folder import ARTIFACTS
 from runtime import parameters
-from runtime.job import stage_job
+from runtime.job import Workspace, stage_job
 from runtime.spec import Component
-from runtime.workspace import Workspace
+from runtime.stage import run_stage
 
 
 def stages_of_run() -> tuple[Component, ...]:
@@ -30,11 +30,11 @@ def run_stages(folder: Path, values: Mapping[str, Any], stages: Iterable[Compone
     stages = list(stages)
     for number, stage in enumerate(stages, start=1):
         title = f"[{number}/{len(stages)}] {stage.name}"
-        job = stage_job(stage, values)
-        if job.is_complete(workspace, values):
+        job = stage_job(stage, values, workspace)
+        if job.is_complete():
             click.secho(f"{title}: up to date", dim=True, err=True)
             continue
         click.secho(f"{title}: {stage.summary}", bold=True, err=True)
         start = time.monotonic()
-        job.run(workspace, values)
+        run_stage(job)
         click.secho(f"{title}: {time.monotonic() - start:.0f} s", dim=True, err=True)

@@ -16,19 +16,18 @@ def register(folder: Path) -> None:
     from components.catalog import final_component
     from runtime import parameters
     from runtime.artifacts import artifact_hash
-    from runtime.job import stage_job
+    from runtime.job import Workspace, stage_job
     from runtime.mlflow import reuse_version
-    from runtime.workspace import Workspace
+    from runtime.stage import run_stage
 
     values = parameters.load(folder / "params.yaml")
     component = final_component(values["pipeline"])
-    workspace = Workspace((folder / "artifacts").as_posix())
-    job = stage_job(component, values)
+    job = stage_job(component, values, Workspace((folder / "artifacts").as_posix()))
     model, alias = values[component.name]["model"], values[component.name]["alias"]
-    metrics, onnx = (workspace.path(name) for name in component.inputs)
+    metrics, onnx = job.inputs.values()
     version = reuse_version(model, alias, artifact_hash(onnx), metrics, artifact_hash(metrics))
     if version is not None:
         click.echo(f"{model} version {version} has this model already; its alias is {alias}")
         return
-    result = job.run(workspace, values)
+    result = run_stage(job).metrics
     click.echo(f"registered {model} version {result['version']}; its alias is {alias}")

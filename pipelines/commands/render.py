@@ -6,7 +6,7 @@ import click
 import yaml
 
 from components.catalog import configurable_components
-from pipelines import dvc
+from pipelines import dvc, readme
 from pipelines.dvc_lock import TABLE, remove_damaged_table
 from runtime import parameters
 
@@ -17,7 +17,7 @@ from runtime import parameters
 @click.option(
     "--dvc-only",
     is_flag=True,
-    help="Prepare 'dvc repro': render only dvc.yaml, without an import of torch, and repair what a killed DVC left.",
+    help="Prepare 'dvc repro': render only dvc.yaml, and repair what a killed DVC left.",
 )
 def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.
@@ -29,8 +29,7 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     if dvc_only and not check and remove_damaged_table(Path()):
         click.echo(f"removed {TABLE}, which a killed DVC left half-written")
     values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])
-    # The parts are not checked here: importing them takes seconds, and every stage checks them before it starts.
-    parameters.validate(values, configurable_components().values(), parts=False)
+    parameters.validate(values, configurable_components().values())
     if recipe is not None:
         folder = Path("runs") / recipe.parent.name / recipe.stem
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,8 +38,6 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     else:
         texts = {Path("dvc.yaml"): dvc.render(values)}
         if not dvc_only:
-            from pipelines import readme  # imports torch, which takes seconds
-
             texts |= readme.render(Path(), values)
     changed = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding="utf-8") != text]
     if check and changed:

@@ -10,7 +10,7 @@ import click
 from pipelines.commands import options
 from pipelines.commands.compile import compile_pipeline_for, head_commit, load_parameters, load_resources
 from pipelines.commands.preflight import check_cluster
-from runtime.tracking_store import tracking_uri
+from runtime.checkout import tracking_uri
 
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName

@@ -8,8 +8,8 @@ from kfp import components
 
 from components.cluster.notify.spec import COMPONENT as NOTIFY
 from runtime.kubeflow.executor import PAGE, SCORES
+from runtime.process import processes_of_one_machine
 from runtime.spec import Component
-from runtime.torchrun import processes_of_one_machine
 
 STRING, ARTIFACT = "String", "Artifact"
 # Kubeflow's page shows Metrics as a table that compares runs, HTML as a page, and lists Datasets and Models by name.

@@ -26,7 +26,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
 from pipelines.local.engine import Engine
 from pipelines.local.task import State, TaskRunner
-from runtime.parameters.yaml_text import LOADER
+from runtime.parameters import LOADER
 
 POLL_SECONDS = 0.1
 EXIT = spec.PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED

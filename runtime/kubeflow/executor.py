@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from runtime import artifacts, identity, parameters, shared_store
-from runtime.marks import replace_values
+from runtime.process import is_main_process
 from runtime.s3.uri import is_remote
 from runtime.s3.user_files import download_user_files, source_digests
-from runtime.spec import Component
-from runtime.torchrun import is_main_process
+from runtime.spec import Component, replace_values
 
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}
 """Folders where Kubeflow's launcher mounts the artifacts of each scheme."""
@@ -99,7 +98,7 @@ class ExecutorInput:
 
 def run_from_executor_input(component: Component, text: str) -> dict[str, float]:
     """Run a stage from the JSON of an ExecutorInput; return its metrics."""
-    from runtime.stage import run_stage  # imports mlflow, which takes seconds
+    from runtime.stage import Job, run_stage  # imports mlflow, which takes seconds
 
     message = ExecutorInput.parse(text)
     actual = identity.image_key(component)
@@ -118,7 +117,8 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
         values = _with_fetched_files(shared_store.resolve(inputs.pop(USER_FILES)), values, component)
     values = download_user_files(values, component)
     params = parameters.validate(values, [component])[component.name]
-    result = run_stage(component, params, inputs, message.outputs, message.values, message.arguments, sources)
+    outputs = {name: message.outputs[name] for name in component.outputs}
+    result = run_stage(Job(component, params, inputs, outputs, message.values, message.arguments, sources))
     if is_main_process():
         message.write_output(component, result.metrics, result.parameters)
     return result.metrics

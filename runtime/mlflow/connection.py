@@ -11,8 +11,8 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import DBAPIError
 
 from bifocal.durable import replace_file
+from runtime.checkout import project_folder, project_store, tracking_uri
 from runtime.redaction import redact
-from runtime.tracking_store import project_folder, project_store, tracking_uri
 
 EXPERIMENT = "bifocal"
 # Let the server send and take the files itself: otherwise MLflow 3.17 names addresses of its bucket, which a network

@@ -23,7 +23,7 @@ from bifocal.serving.pyfunc import open_model
 from bifocal.serving.text import ARRAYS
 from bifocal.text.transformer.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
-from runtime.closure import source_path
+from runtime.identity import source_path
 from runtime.mlflow.datasets import DATASETS, digest
 from runtime.mlflow.parents import kfp_tags
 from runtime.mlflow.registry import EVALUATION_DIR, reuse_version

@@ -16,11 +16,11 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 from bifocal.progress import log_line
-from runtime.marks import flatten
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
 from runtime.mlflow.datasets import datasets_of
 from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
 from runtime.mlflow.retry_queue import RetryQueue
+from runtime.spec import flatten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.marks import replace_values
 from runtime.s3.storage import Storage
 from runtime.s3.uri import cache_path, is_remote
-from runtime.spec import Component
+from runtime.spec import Component, replace_values
 
 
 def download_user_files(values: Mapping[str, Any], component: Component) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.catalog import all_components, pipeline_components
-from runtime.closure import import_closure
-from runtime.identity import sources
+from runtime.identity import import_closure, sources
 
 ROOT = Path(__file__).parents[2]
 FILES = {

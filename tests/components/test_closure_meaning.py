@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.catalog import all_components
-from runtime.closure import LIBRARIES, import_closure
+from runtime.identity import LIBRARIES, import_closure
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(path.relative_to(ROOT).as_posix() for name in LIBRARIES for path in (ROOT / name).rglob("*.py"))

@@ -11,7 +11,7 @@ import yaml
 from bifocal.serialization import read_tensors
 from components.__main__ import main
 from runtime import artifacts, parameters
-from runtime.command_line.program import run
+from runtime.process import run
 from tests.rehearsals.faults.rows import Record, record
 
 ROOT = Path(__file__).parents[2]

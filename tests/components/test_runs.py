@@ -13,7 +13,7 @@ from components.pretrain_sorter import run as training
 from components.pretrain_sorter.spec import COMPONENT
 from runtime import parameters
 from runtime.mlflow import log_metrics, runs, stage_run
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 5
@@ -59,7 +59,7 @@ def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
         log_metrics(metrics, step)
 
     monkeypatch.setattr(training, "log_metrics", log_with_outage)
-    run_stage(COMPONENT, params, {}, {"sorter": tmp_path / "sorter"}, values)
+    run_stage(Job(COMPONENT, params, {}, {"sorter": tmp_path / "sorter"}, values))
     # Other tests of this process may have logged runs of the stage to the same server.
     (run,) = mlflow.search_runs(
         experiment_names=["bifocal"],

@@ -9,7 +9,7 @@ from bifocal.datasets import read_dataset
 from components.catalog import all_components
 from runtime import artifacts, parameters
 from runtime.shared_store import REFERENCE, resolve
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 
 ROOT = Path(__file__).parents[2]
 CHANGES = {
@@ -25,7 +25,7 @@ def run(stage: str, pod: Path, **inputs: Path) -> Path:
     section = {"seed": VALUES["seed"], stage: VALUES[stage]}
     params = parameters.validate(section, [component])[stage]
     (output,) = component.outputs
-    run_stage(component, params, inputs, {output: pod / output}, VALUES)
+    run_stage(Job(component, params, inputs, {output: pod / output}, VALUES))
     return pod / output
 
 

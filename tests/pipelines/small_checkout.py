@@ -15,7 +15,7 @@ import atexit, os, pathlib, sys
 
 stage = sys.orig_argv[3] if sys.orig_argv[1:3] == ["-m", "components"] else "none"
 
-class Forget:  # the imports of the check of all parameters, which every stage does before it imports its run.py
+class Forget:  # the imports of the check of its parameters, which a stage does before it imports its run.py
     def find_spec(self, name, path=None, target=None):
         if name == f"components.{stage}.run":
             for other in [other for other in sys.modules if other.partition(".")[0] == "bifocal"]:

@@ -14,8 +14,7 @@ import pytest
 
 from components.catalog import pipeline_components
 from runtime.artifacts import artifact_hash, read_manifest
-from runtime.closure import INFRASTRUCTURE
-from runtime.identity import packages, sources
+from runtime.identity import INFRASTRUCTURE, packages, sources
 from runtime.parameters import load
 from tests.pipelines.small_checkout import HOME, ROOT, STAGES, changed_stages, make_checkout, repro, run
 

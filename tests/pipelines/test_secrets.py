@@ -22,11 +22,11 @@ from bifocal.serving.service.settings import Settings, read_keys
 from pipelines import doctor
 from pipelines.app.serve_sources import ReleaseSource
 from pipelines.kubeflow.client import kfp_client
-from runtime.command_line.program import run
-from runtime.git.commands import call
+from runtime.checkout import call
 from runtime.kubeflow.runs import run_state
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.notices import send_notice
+from runtime.process import run
 from runtime.redaction import redact
 from runtime.s3.checkpoints import RemoteCheckpoints
 from runtime.s3.storage import Storage

@@ -23,7 +23,7 @@ from runtime import artifacts, parameters
 from runtime.identity import image_key
 from runtime.kubeflow import train_job as trainjob
 from runtime.kubeflow.node_settings import SETTINGS
-from runtime.torchrun import processes_of_one_machine
+from runtime.process import processes_of_one_machine
 from tests.components.cluster.train_distributed.pods import ROOT, Pods
 from tests.components.cluster.train_distributed.trainer import NODES, running_cluster
 from tests.components.train_embedding.conftest import Scened, scened

@@ -92,7 +92,7 @@ def test_text_without_credentials_is_unchanged(text: str) -> None:
 @pytest.mark.parametrize("error", ["OSError", "RuntimeError"])
 def test_command_line_prints_neither_errors_nor_tracebacks_with_credentials(error: str) -> None:
     program = (
-        "import click\nfrom runtime.command_line.program import run\n"
+        "import click\nfrom runtime.process import run\n"
         f"@click.command()\ndef main(): raise {error}('no answer from http://me:S3cret@host')\n"
         "run(main, 'demo')"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.cluster.fetch.spec import FetchParams
 from runtime.artifacts import hash_files
-from runtime.git.commands import git_environment
+from runtime.checkout import git_environment
 
 
 def run(params: FetchParams, *, repository: str, versions: str, user_files: Path) -> dict[str, float]:

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from components.cluster.fingerprint.spec import COMPONENT, MLFLOW_PAGE, FingerprintParams
-from runtime.git.commits import last_commits
+from runtime.checkout import last_commits
 from runtime.mlflow import create_pipeline_run, git_commit
 from runtime.s3.storage import Storage
 from runtime.s3.uri import is_remote

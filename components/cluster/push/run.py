@@ -11,7 +11,7 @@ import yaml
 
 from components.cluster.push.spec import PushParams
 from runtime.artifacts import MANIFEST
-from runtime.git.commands import call
+from runtime.checkout import call
 from runtime.kubeflow.executor import USER_FILES
 
 DVC_FILES = ("params.yaml", "dvc.yaml", "dvc.lock")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pipelines.kubeflow.preflight.images import is_unreachable
 from pipelines.kubeflow.preflight.subject import Subject
-from runtime.git.commands import git_environment
+from runtime.checkout import git_environment
 from runtime.s3.uri import is_remote
 
 TIMEOUT_SECONDS = 60

@@ -16,7 +16,7 @@ from components.embed_collection.spec import COMPONENT
 from runtime import artifacts
 from runtime.parameters import load, validate
 from runtime.s3.user_files import download_user_files
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 
 ROOT = Path(__file__).parents[3]
 DEFAULTS = load(ROOT / "params.yaml")
@@ -67,7 +67,7 @@ def embed(inputs: dict[str, Path], target: Path, shard: str | None = None, **sec
     local = download_user_files(values, COMPONENT)
     params = validate(local, [COMPONENT])[COMPONENT.name]
     options = {} if shard is None else {"shard": shard}
-    return run_stage(COMPONENT, params, inputs, {"collection": target}, values, options).metrics
+    return run_stage(Job(COMPONENT, params, inputs, {"collection": target}, values, options)).metrics
 
 
 def rejected(target: Path) -> list[dict[str, str]]:

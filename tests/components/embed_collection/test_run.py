@@ -16,7 +16,7 @@ from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import HeatmapModel, image_vectors
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
 from runtime import artifacts
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 from tests.components.embed_collection.conftest import DEFAULTS, SCENES, embed
 
 
@@ -99,7 +99,7 @@ def test_merged_shards_equal_the_unsharded_collection(
     for number, part in enumerate(parts, start=1):
         embed(inputs, part, f"{number}/{count}", **changes)
     merged = {f"shard_{number}": part for number, part in enumerate(reversed(parts))}
-    run_stage(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS)
+    run_stage(Job(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS))
     embed(inputs, tmp_path / "once", **changes)
     one, other = Collection.open(tmp_path / "once"), Collection.open(tmp_path / "merged")
     assert one.items.drop_columns(["shard", "row"]).equals(other.items.drop_columns(["shard", "row"]))

@@ -16,7 +16,7 @@ from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.deletion import delete_from_collection
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
 from runtime.artifacts import artifact_hash
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 from tests.components.embed_collection.conftest import DEFAULTS, SCENES, embed
 
 SHARD = 4
@@ -123,7 +123,7 @@ def test_merged_shards_know_the_states_of_all_files(inputs: dict[str, Path], pho
     for number, part in enumerate(parts, start=1):
         embed(inputs, part, f"{number}/2", source=str(photos))
     merged = {f"shard_{number}": part for number, part in enumerate(parts)}
-    run_stage(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS)
+    run_stage(Job(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS))
     metrics = embed(inputs, tmp_path / "updated", source=str(photos), former=str(tmp_path / "merged"))
     assert (metrics["read"], metrics["kept"]) == (0, SCENES)
 

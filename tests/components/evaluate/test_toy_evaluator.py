@@ -9,7 +9,7 @@ import pytest
 import bifocal.evaluation
 from bifocal.evaluation.base import Result, Subject
 from components.evaluate.spec import COMPONENT, EvaluateParams
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 from tests.bifocal.evaluation.small import INPUTS
 from tests.components.evaluate.conftest import PARAMS
 
@@ -36,7 +36,7 @@ def test_registered_evaluator_appears_in_every_output(
     params = EvaluateParams.model_validate_json(json.dumps(values))
     inputs = {name: artifacts / name for name in INPUTS}
     outputs = {name: tmp_path / name for name in COMPONENT.outputs}
-    run_stage(COMPONENT, params, inputs, outputs, {"seed": 1, "evaluate": values})
+    run_stage(Job(COMPONENT, params, inputs, outputs, {"seed": 1, "evaluate": values}))
 
     mean = json.loads((tmp_path / "metrics/metrics.json").read_text())["caption_length"]["mean"]
     assert mean > 10

@@ -23,7 +23,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc")
 def serve() -> None:
     from components.__main__ import main
     from components.catalog import all_components
-    from runtime.command_line.program import run
+    from runtime.process import run
 
     for component in all_components().values():
         import_module(f"{component.module}.run")

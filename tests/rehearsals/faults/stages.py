@@ -16,7 +16,7 @@ import yaml
 from components.__main__ import main
 from components.catalog import pipeline_components
 from runtime import parameters
-from runtime.command_line.program import run
+from runtime.process import run
 from runtime.spec import Component
 from tests.rehearsals.faults.checkout import ROOT
 

@@ -16,7 +16,7 @@ from bifocal.durable import complete
 from runtime.s3.checkpoints import FOLDER, INDEX, MINUTES, RemoteCheckpoints
 from runtime.s3.errors import StorageError
 from runtime.spec import Params
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 from tests.runtime.s3.toy_training import EPOCHS, STEPS, toy, train
 
 
@@ -69,7 +69,7 @@ def test_checkpoints_are_deleted_when_another_stage_reads_the_artifact(copies: N
     train(tmp_path)
     # The artifact may still be lost: Kubeflow uploads it when the process has ended.
     assert any(key.endswith(INDEX) for key in keys())
-    run_stage(toy("read_toy", inputs=("model",)), Params(seed=0), {"model": tmp_path / "model"}, {}, {})
+    run_stage(Job(toy("read_toy", inputs=("model",)), Params(seed=0), {"model": tmp_path / "model"}, {}, {}))
     assert keys() == []
 
 

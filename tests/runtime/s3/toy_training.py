@@ -19,7 +19,7 @@ from bifocal.serialization import write_tensors
 from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from runtime.spec import Component, Params
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 
 STEPS, EPOCHS = 3, 4
 Tick = Callable[[int], None]
@@ -86,7 +86,7 @@ def train(folder: Path, tick: Tick = lambda step: None, seed: int = 0) -> int:
     """Run the stage on a machine whose disk is ``folder``; return the steps."""
     _ticks.append(tick)
     component = toy("train_toy", outputs=("model",))
-    return int(run_stage(component, Params(seed=seed), {}, {"model": folder / "model"}, {}).metrics["steps"])
+    return int(run_stage(Job(component, Params(seed=seed), {}, {"model": folder / "model"}, {})).metrics["steps"])
 
 
 def kill_after_an_upload(step: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from components.cluster.fetch.run import run as fetch
 from components.cluster.fetch.spec import FetchParams
-from runtime.git.commits import last_commits
+from runtime.checkout import last_commits
 from tests.git_server import PASSWORD, USER, create_repository, serve_git
 
 

@@ -22,7 +22,7 @@ from components.cluster.merge.spec import COMPONENT as MERGE
 from components.extract_features.spec import COMPONENT as EXTRACT
 from runtime import artifacts, shards
 from runtime.parameters import load, validate
-from runtime.stage import run_stage
+from runtime.stage import Job, run_stage
 
 ROOT = Path(__file__).parents[4]
 DEFAULTS = load(ROOT / "params.yaml")
@@ -74,13 +74,15 @@ def extract(folder: Path, target: Path, shard: str | None = None, **changes: Any
     values = {"seed": 1, "extract_features": section(folder, **changes)}
     params = validate(values, [EXTRACT])["extract_features"]
     options = {} if shard is None else {"shard": shard}
-    return run_stage(EXTRACT, params, {"dataset": folder / "dataset"}, {"features": target}, values, options).metrics
+    return run_stage(
+        Job(EXTRACT, params, {"dataset": folder / "dataset"}, {"features": target}, values, options)
+    ).metrics
 
 
 def merge_shards(target: Path, *parts: Path) -> dict[str, float]:
     params = MERGE.params(seed=0)
     inputs = {f"shard_{number}": part for number, part in enumerate(parts)}
-    return run_stage(MERGE, params, inputs, {"features": target}, DEFAULTS).metrics
+    return run_stage(Job(MERGE, params, inputs, {"features": target}, DEFAULTS)).metrics
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])

@@ -1,8 +1,5 @@
 """Command line of a component: help text, options and errors."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +9,8 @@ import yaml
 from click.testing import CliRunner
 from pydantic import Field
 
-from runtime.command_line.commands import command_line
-from runtime.command_line.program import run
+from runtime.command_line import command_line
+from runtime.process import run
 from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel
 
 
@@ -56,7 +53,7 @@ VALUES = {
 def main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Group:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(VALUES))
-    return command_line({"toy": TOY, "glue": GLUE}, {"toy": TOY})
+    return command_line({"toy": TOY, "glue": GLUE})
 
 
 def help_lines(main: click.Group, component: str) -> list[str]:
@@ -138,7 +135,7 @@ def test_error_in_a_pod_is_its_termination_message(
     main: click.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "termination-log"
-    monkeypatch.setattr("runtime.command_line.program.TERMINATION_LOG", file)
+    monkeypatch.setattr("runtime.process.TERMINATION_LOG", file)
     monkeypatch.setattr("sys.argv", ["components", "toy", "--set", "toy.phases.0.epochs=0"])
     for in_pod in (False, True):
         if in_pod:
@@ -148,17 +145,3 @@ def test_error_in_a_pod_is_its_termination_message(
             run(main, "components")
         assert file.exists() == in_pod
     assert "toy.phases.0.epochs: got 0" in file.read_text()
-
-
-@pytest.mark.parametrize("triton", [False, True])
-def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(triton: bool, tmp_path: Path) -> None:
-    (tmp_path / "triton.py").write_text("")
-    program = (
-        "import atexit, gc, click\nfrom runtime.command_line.program import run\n"
-        f"import {'triton' if triton else 'click'}\n"
-        "atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\nrun(click.Command('x'), 'x')\n"
-    )
-    places = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
-    environment = os.environ | {"PYTHONPATH": places}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(not triton)]

@@ -1,5 +1,6 @@
-"""A command line as a program. Imports no parameters, whose package takes a tenth of a second."""
+"""The process of a program or a stage: its errors and its exit, memory, time, and the processes of ``torchrun``."""
 
+import ctypes
 import gc
 import os
 import sys
@@ -12,6 +13,7 @@ from safetensors import SafetensorError
 from runtime.redaction import print_traceback, redact
 
 TERMINATION_LOG, TERMINATION_BYTES = Path("/dev/termination-log"), 4096
+KEEP_FREED_MEMORY = {-4: 0, -1: -1}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc's mallopt
 
 
 def run(main: click.Command, name: str) -> None:
@@ -38,3 +40,30 @@ def _report_to_kubernetes(message: str) -> None:
     if "KFP_POD_NAME" in os.environ and TERMINATION_LOG.exists():
         with suppress(OSError):
             TERMINATION_LOG.write_bytes(redact(message).encode()[:TERMINATION_BYTES])
+
+
+def keep_freed_memory() -> None:
+    """Keep freed memory in this process: page faults of new tensors take up to half of a training's processor time."""
+    with suppress(AttributeError, TypeError):  # macOS has no mallopt, Windows no CDLL(None)
+        for option, value in KEEP_FREED_MEMORY.items():
+            ctypes.CDLL(None).mallopt(option, value)
+
+
+def core_seconds() -> float:
+    """Return the seconds that this process and its ended children have used of all cores."""
+    return sum(os.times()[:4])
+
+
+def under_torchrun() -> bool:
+    """Whether ``torchrun`` started this process."""
+    return "RANK" in os.environ
+
+
+def is_main_process() -> bool:
+    """Whether this process is the only one or the first of several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def processes_of_one_machine(count: int) -> list[str]:
+    """Return the arguments of Python that start a module in ``count`` processes, before ``-m module``."""
+    return [] if count == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]

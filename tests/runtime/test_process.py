@@ -1,5 +1,6 @@
-"""A stage keeps freed memory, in a process of its own: the settings of malloc hold for the whole process."""
+"""Process of a program or a stage: its exit, and its memory."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,3 +27,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_a_tensor_of_a_stage_gets_freed_memory(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True)
     assert int(done.stdout.splitlines()[-1]) < MEGABYTES  # 256 per MB with pages of 4 KB
+
+
+@pytest.mark.parametrize("triton", [False, True])
+def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(triton: bool, tmp_path: Path) -> None:
+    (tmp_path / "triton.py").write_text("")
+    program = (
+        "import atexit, gc, click\nfrom runtime.process import run\n"
+        f"import {'triton' if triton else 'click'}\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\nrun(click.Command('x'), 'x')\n"
+    )
+    places = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    environment = os.environ | {"PYTHONPATH": places}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(not triton)]

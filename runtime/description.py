@@ -1,18 +1,20 @@
 """Description of a stage's parameters, for ``--help`` and the tables of the READMEs."""
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
 from bifocal import registry
-from runtime.marks import FromRegistry, find_mark
-from runtime.parameters.docstrings import argument_descriptions, summary
-from runtime.parameters.type_text import type_text
-from runtime.spec import ClassRef
+from runtime.parameters import nested_models
+from runtime.spec import ClassRef, FromRegistry, find_mark
+
+NAMES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def describe(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Par
     for name, field in model.model_fields.items():
         value, present = section.get(name), name in section
         mark = find_mark([*field.metadata, field.annotation])
-        group = _find_group(field.annotation)
+        group = next((m for m in nested_models(field.annotation) if not issubclass(m, ClassRef)), None)
         if mark is not None:
             members = _part_members(mark, value)
         elif group is not None:
@@ -109,17 +111,83 @@ def _default(argument: inspect.Parameter) -> str:
         return f"{argument.default} (default)"
 
 
-def _find_group(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of a group, also in a list or an optional value."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and not issubclass(annotation, ClassRef):
-        return annotation
-    for argument in get_args(annotation):
-        group = _find_group(argument)
-        if group is not None:
-            return group
-    return None
-
-
 def parts_table(package: str) -> dict[str, str]:
     """First docstring line of each part of ``package``, by the part's name, in alphabetical order."""
     return {name: summary(part) for name, part in sorted(registry.registered(package).items())}
+
+
+def summary(part: type) -> str:
+    """First line of the docstring of a class."""
+    return (inspect.getdoc(part) or "").partition("\n")[0]
+
+
+def argument_descriptions(part: type) -> dict[str, str]:
+    """Description of each constructor argument, from ``Args:`` in the docstrings of a class and its bases.
+
+    Example:
+        >>> class Loss:
+        ...     '''Triplet loss.
+        ...
+        ...     Args:
+        ...         margin: of the hinge,
+        ...             in units of the score.
+        ...     '''
+        >>> argument_descriptions(Loss)
+        {'margin': 'of the hinge, in units of the score.'}
+    """
+    descriptions: dict[str, str] = {}
+    for base in reversed(part.__mro__):
+        descriptions |= _parse_args(inspect.cleandoc(base.__doc__ or ""))
+    return descriptions
+
+
+def _parse_args(docstring: str) -> dict[str, str]:
+    lines = docstring.splitlines()
+    if "Args:" not in lines:
+        return {}
+    descriptions: dict[str, str] = {}
+    names: list[str] = []
+    for line in lines[lines.index("Args:") + 1 :]:
+        if line and not line.startswith(" "):  # the next section
+            break
+        entry = re.match(r"    (\w+(?:, \w+)*): (.*)", line)
+        if entry:
+            names = entry[1].split(", ")
+            descriptions |= dict.fromkeys(names, entry[2])
+        else:
+            for name in names:
+                descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions
+
+
+def type_text(schema: Mapping[str, Any]) -> str:
+    """Return a JSON schema, as pydantic makes it of one field, in a few words.
+
+    Example:
+        >>> type_text({"type": "integer", "minimum": 1})
+        'integer ≥ 1'
+        >>> type_text({"anyOf": [{"type": "array", "items": {"enum": ["train", "val"]}}, {"type": "null"}]})
+        'list of train or val, or null'
+    """
+    if "anyOf" in schema:
+        options = [type_text(option) for option in schema["anyOf"]]
+        return (", or " if " or " in options[0] else " or ").join(options)
+    if "$ref" in schema:
+        return "part" if schema["$ref"].endswith("/ClassRef") else "group"
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        return f"list of {_plural(type_text(schema.get('items', {})))}"
+    if schema.get("type") == "object":
+        return "mapping"
+    if schema.get("format") == "path":
+        return "path"
+    limits = [f"{sign} {schema[key]:,}" for key, sign in LIMITS.items() if key in schema]
+    return " ".join([NAMES.get(schema.get("type", ""), "any value"), " and ".join(limits)]).strip()
+
+
+def _plural(text: str) -> str:
+    noun, space, limits = text.partition(" ")
+    return f"{noun}s{space}{limits}" if noun in ("integer", "number", "group", "part", "path", "text") else text

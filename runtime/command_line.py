@@ -1,24 +1,24 @@
 """Command line of the components: one command each, with its parameters in ``--help``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bifocal.registry import registered
 from runtime import parameters
+from runtime.description import Parameter, describe
+from runtime.process import is_main_process
 from runtime.spec import Component
-from runtime.torchrun import is_main_process
 
 PARAMS_FILE = Path("params.yaml")
 
 
 class StageCommand(click.Command):
-    """Command of one component, with its parameters and their values in the help; ``stages`` are in ``params.yaml``."""
+    """Command of one component, with its parameters and their values in the help."""
 
-    def __init__(
-        self, component: Component, components: Mapping[str, Component], stages: Mapping[str, Component]
-    ) -> None:
+    def __init__(self, component: Component, components: Mapping[str, Component]) -> None:
         super().__init__(
             component.name,
             help=component.summary,
@@ -26,7 +26,7 @@ class StageCommand(click.Command):
             callback=self.start,
             params=_options(component),
         )
-        self.component, self.components, self.stages = component, components, stages
+        self.component, self.components = component, components
 
     def start(self, executor_input: str | None, **options: Any) -> None:
         """Run the component with Kubeflow's JSON, or else with the other options."""
@@ -48,29 +48,29 @@ class StageCommand(click.Command):
         shard: str | None = None,
         merge: int | None = None,
     ) -> None:
-        """Check the parameters of all stages, then run this stage, one shard, or the merge of its shards."""
+        """Check the parameters of this stage, then run it, one shard, or the merge of its shards."""
         if shard is not None and merge is not None:
             raise click.UsageError("--shard and --merge exclude each other: run every shard, then merge them")
         values = parameters.load(params, recipe, settings)
-        parameters.validate(values, self.stages.values())
-        from runtime.job import merge_job, stage_job  # imports mlflow and boto3, which takes seconds
-        from runtime.workspace import Workspace
+        stages = [name for name, component in self.components.items() if component.has_parameters]
+        parameters.validate(values, [self.component], others=stages)
+        from runtime.job import Workspace, merge_job, stage_job  # imports mlflow and boto3, which takes seconds
+        from runtime.stage import run_stage
 
         workspace = Workspace(artifacts)
         if merge is not None and self.component.merge_step is not None:
-            job = merge_job(self.component, self.components[self.component.merge_step], merge, values["seed"])
+            job = merge_job(self.component, self.components[self.component.merge_step], values, workspace, merge)
         else:
-            job = stage_job(self.component, values, shard)
-        _echo_metrics(job.run(workspace, values))
+            job = stage_job(self.component, values, workspace, shard)
+        workspace.download(job.inputs.values())
+        _echo_metrics(run_stage(job).metrics)
         if is_main_process():
             workspace.upload(job.outputs.values())
-            for artifact in job.outputs.values():
-                click.echo(f"-> {artifacts}/{artifact}")
+            for path in job.outputs.values():
+                click.echo(f"-> {artifacts}/{path.name}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the artifacts and the parameters of the component."""
-        from runtime.command_line.help import write_artifacts, write_parameters  # imports torch, which takes seconds
-
         write_artifacts(formatter, self.component)
         if self.component.has_parameters:
             write_parameters(formatter, self.component, PARAMS_FILE)
@@ -117,11 +117,48 @@ def _echo_metrics(metrics: Mapping[str, float]) -> None:
         click.echo(f"{name}: {value:g}")
 
 
-def command_line(components: Mapping[str, Component], stages: Mapping[str, Component]) -> click.Group:
-    """Return the command line of ``components``; every command checks the sections of all ``stages`` first."""
-    commands = [StageCommand(component, components, stages) for component in components.values()]
+def command_line(components: Mapping[str, Component]) -> click.Group:
+    """Return the command line of ``components``; a command checks its own section of ``params.yaml``."""
+    commands = [StageCommand(component, components) for component in components.values()]
     return click.Group(
         help="Run one stage of Bifocal. 'make repro' or 'dvc repro' runs the whole pipeline.",
         commands=commands,
         context_settings={"max_content_width": 110},
     )
+
+
+def write_artifacts(formatter: click.HelpFormatter, component: Component) -> None:
+    """Write the names of the inputs and outputs."""
+    rows = [(f"artifacts/{name}", "input") for name in component.inputs]
+    rows += [(f"artifacts/{name}", "output") for name in component.outputs]
+    if rows:
+        with formatter.section("Artifacts"):
+            formatter.write_dl(rows)
+
+
+def write_parameters(formatter: click.HelpFormatter, component: Component, file: Path) -> None:
+    """Write each parameter's value in ``file``, type, range and description; for a part, its choices and arguments."""
+    values = parameters.load(file) if file.is_file() else {}
+    section = values.get(component.name)
+    section = {"seed": values.get("seed"), **(section if isinstance(section, dict) else {})}
+    with formatter.section(f"Parameters, section {component.name} of {file}"):
+        _write(formatter, describe(component.params, section))
+
+
+def _write(formatter: click.HelpFormatter, described: Iterable[Parameter]) -> None:
+    for parameter in described:
+        is_group = parameter.members and not parameter.package and not parameter.value.startswith("null")
+        formatter.write_text(f"{parameter.name}:" if is_group else f"{parameter.name}: {parameter.value}".rstrip())
+        with formatter.indentation():
+            text = [parameter.description, f"[{parameter.type}]" if parameter.type else ""]
+            if any(text):
+                formatter.write_text(" ".join(filter(None, text)))
+            if parameter.package:
+                names = ", ".join(sorted(registered(parameter.package)))
+                formatter.write_text(f"parts of {parameter.package}: {names}")
+            if parameter.part and parameter.members:
+                formatter.write_text(f"arguments of {parameter.part}:")
+                with formatter.indentation():
+                    _write(formatter, parameter.members)
+            else:
+                _write(formatter, parameter.members)

@@ -1,1 +1,0 @@
-"""Command line of the components: commands, help and errors."""

@@ -1,0 +1,260 @@
+"""Parameters: ``params.yaml``, overlaid by recipes and ``--set``, validated before any work, and built as parts."""
+
+import inspect
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from bifocal import registry
+from runtime.spec import Component, FromRegistry, Params, StrictModel, find_mark, marked_values
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
+MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES = 2**20, 100, 100_000
+ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
+"""Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""
+
+
+class ParameterError(ValueError):
+    """A value of ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what was expected."""
+
+
+def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the values of ``path``, overlaid by ``recipes`` and ``settings`` (``a.b.0.c=3``), key by key; lists
+    replace lists. A named part replaces a part with its arguments, a setting of only a name keeps them.
+    """
+    values = _read_yaml(path)
+    for recipe in recipes:
+        values = overlay(values, recipe)
+    return with_settings(values, settings)
+
+
+def overlay(values: Mapping[str, Any], recipe: Path) -> dict[str, Any]:
+    """Return ``values`` overlaid by a recipe."""
+    return merge(values, _read_yaml(recipe))
+
+
+def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Return ``values`` with single values set, see ``load``."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512")
+        value = nested = load_yaml(text)
+        for name in reversed(key.split(".")):
+            nested = {name: nested}
+        values = _merge(values, nested, keep_arguments=not isinstance(value, Mapping), where="--set " + key)
+    return values
+
+
+def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with its arguments."""
+    return _merge(base, top, keep_arguments=False, where="")
+
+
+def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> dict[str, Any]:
+    def merged(former: Any, value: Any) -> Any:
+        if not isinstance(value, Mapping) or ("name" in value and not keep_arguments):
+            return value
+        if isinstance(former, list) and value and all(str(index).isdecimal() for index in value):
+            entries = dict(enumerate(former))
+            for index, entry in value.items():
+                if int(index) not in entries:
+                    raise ParameterError(
+                        f"{where}: the list has no entry {index}; it has {len(former)}, counted from 0"
+                    )
+                entries[int(index)] = merged(entries[int(index)], entry)
+            return list(entries.values())
+        if isinstance(former, str) and keep_arguments:  # the bare name of a part gets an argument
+            former = {"name": former}
+        return overlaid(former, value) if isinstance(former, Mapping) else value
+
+    def overlaid(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+        return {**base, **{key: merged(base.get(key), value) for key, value in top.items()}}
+
+    return overlaid(base, top)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ParameterError(f"{path}: no such file")
+    try:
+        values = load_yaml(path.read_text())
+    except yaml.YAMLError as error:
+        raise ParameterError(f"{path} is not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ParameterError(f"{path}: expected sections such as 'train_embedding:', got {type(values).__name__}")
+    return values
+
+
+def load_yaml(text: str) -> Any:
+    """Return the value of a YAML text.
+
+    Raises:
+        yaml.YAMLError: the text is not YAML, is above 1 MiB or nested deeper than 100 levels, or its aliases stand for
+            more than 100,000 values.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise yaml.YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
+    sizes: dict[str, int] = {}  # values below each anchor, with the values of aliases
+    groups: list[tuple[str | None, int]] = [(None, 0)]
+    for event in yaml.parse(text, LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            groups.append((event.anchor, 1))
+            if len(groups) > MAX_DEPTH:
+                raise yaml.YAMLError(f"{_line(event)}: more than {MAX_DEPTH} levels")
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = groups.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            anchor, size = None, sizes.get(event.anchor or "", 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor, size = event.anchor, 1
+        else:
+            continue
+        if anchor is not None:
+            sizes[anchor] = size
+        outer, total = groups[-1]
+        groups[-1] = outer, total + size
+        if total + size > MAX_VALUES:
+            raise yaml.YAMLError(f"{_line(event)}: more than {MAX_VALUES:,} values, with those that aliases stand for")
+    return yaml.load(text, LOADER)
+
+
+def _line(event: yaml.Event) -> str:
+    return f"line {event.start_mark.line + 1 if event.start_mark else 0}"
+
+
+def validate(
+    values: Mapping[str, Any], components: Iterable[Component], *, others: Collection[str] = ()
+) -> dict[str, Params]:
+    """Return the section of each component, typed; one ``ParameterError`` lists all problems.
+
+    Args:
+        others: names of further sections, which are not checked.
+    """
+    components = list(components)
+    known = ["seed", "pipeline", *others, *(component.name for component in components)]
+    problems = [f"{key}: unknown section; {registry.suggest(key, set(known))}" for key in values if key not in known]
+    sections: dict[str, Params] = {}
+    for component in components:
+        name, section = component.name, values.get(component.name)
+        if name not in values:
+            problems.append(f"{name}: the section is missing")
+        elif not isinstance(section, Mapping):
+            problems.append(f"{name}: got {section!r}, expected a section: 'key: value' lines, indented below the name")
+        else:
+            invalid = [
+                problem
+                for location, value, mark in marked_values(component.params, section)
+                if isinstance(mark, FromRegistry)
+                for problem in _check_part(value, mark, ".".join([name, *map(str, location)]))
+            ]
+            try:
+                text = json.dumps({"seed": values.get("seed")} | dict(section), default=str)
+                sections[name] = component.params.model_validate_json(text)
+            except ValidationError as error:
+                invalid += [_explain(component.params, name, detail) for detail in error.errors()]
+            problems += invalid or [f"{name}: {message}" for message in sections[name].conflicts()]
+    if problems:
+        raise ParameterError("parameters:\n  " + "\n  ".join(dict.fromkeys(problems)))
+    return sections
+
+
+def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the pydantic models in a type, such as an optional group of values or a list of groups."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from nested_models(argument)
+
+
+def _explain(model: type[BaseModel], section: str, detail: Any) -> str:
+    location = [str(step) for step in detail["loc"]]
+    prefix = section if location != ["seed"] else ""
+    where = ".".join(filter(None, [prefix, *location]))
+    if detail["type"] == "extra_forbidden":
+        known = [name for name in _fields_at(model, location[:-1]) if name != "seed"]
+        return f"{where}: unknown key; {registry.suggest(location[-1], known)}"
+    if detail["type"] == "missing":
+        return f"{where}: missing, and it has no default"
+    if detail["type"] == "value_error":  # of a validator of ours, which says all
+        return f"{where}: {detail['ctx']['error']}"
+    return f"{where}: got {detail['input']!r}; {detail['msg'].lower()}"
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
+    for step in location:
+        if step.isdecimal():
+            continue
+        field = model.model_fields.get(step)
+        inner = field and next(nested_models(field.annotation), None)
+        if inner is None:
+            break
+        model = inner
+    return list(model.model_fields)
+
+
+def _check_part(ref: Any, mark: FromRegistry, where: str) -> Iterator[str]:
+    try:
+        name, arguments = registry.split(ref)
+        registry.check(mark.package, name, arguments)
+    except ValueError as error:
+        yield f"{where}: {error}"
+        return
+    part = registry.get(mark.package, name)
+    accepted = inspect.signature(part).parameters
+    nested: Mapping[str, str] = getattr(part, "parts", {})
+    problems = [
+        f"{where}.{argument}: missing, and {name} has no default for it"
+        for argument, parameter in accepted.items()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and argument not in (*arguments, *mark.injected)
+    ]
+    for argument, value in arguments.items():
+        if argument in mark.injected:
+            problems.append(f"{where}.{argument}: leave it out, the stage passes it")
+        elif argument in nested:
+            inner = FromRegistry(nested[argument], mark.injected)
+            problems += _check_nested(value, inner, accepted[argument].annotation, f"{where}.{argument}")
+        else:
+            problems += _check_type(value, accepted[argument].annotation, f"{where}.{argument}")
+    if not problems and hasattr(part, "conflicts"):
+        problems = [f"{where}: {message}" for message in part.conflicts(arguments)]
+    yield from problems
+
+
+def _check_nested(value: Any, mark: FromRegistry, annotation: Any, where: str) -> Iterator[str]:
+    takes_list = get_origin(annotation) in (list, Sequence)
+    if value is None:  # an optional part that is not set
+        yield from _check_type(value, annotation, where)
+        return
+    if takes_list and not isinstance(value, list):
+        yield f"{where}: got {value!r}, expected a list of parts: [{{name: ...}}, ...]"
+        return
+    for index, entry in enumerate(value if takes_list else [value]):
+        yield from _check_part(entry, mark, f"{where}.{index}" if takes_list else where)
+
+
+def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
+    try:
+        TypeAdapter(annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        yield f"{where}: got {value!r}; {error.errors()[0]['msg'].lower()}"
+
+
+def build_parts(group: StrictModel, **available: Any) -> dict[str, Any]:
+    """Return the values of a section or a group, with a built part for each reference, see ``registry.build``."""
+    values = {name: getattr(group, name) for name in type(group).model_fields}
+    for name, field in type(group).model_fields.items():
+        mark, value = find_mark([*field.metadata, field.annotation]), values[name]
+        if mark is not None and isinstance(value, list):
+            values[name] = [registry.build(mark.package, ref, **available) for ref in value]
+        elif mark is not None and value is not None:
+            values[name] = registry.build(mark.package, value, **available)
+    return values
