@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bifocal.backbones.weights import FromFile
-from bifocal.datasets import open_image
 from bifocal.datasets.corpora import COCOInstances, Flickr8k
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
@@ -18,7 +16,9 @@ from bifocal.features.extractors import Grid
 from bifocal.localization import peak_points
 from bifocal.localization.base import RegionScores
 from bifocal.metrics import pointing_hits
+from bifocal.onnx.images import open_image
 from bifocal.text.vectorizers.base import FittedVectorizer, Vectorizer
+from bifocal.training.weights import FromFile
 
 WEIGHTS = "weights/tf_efficientnet_lite2_imagenet.safetensors"
 SENTENCES = "weights/all-MiniLM-L6-v2"

@@ -14,7 +14,6 @@ import torch
 from benchmarks.common import ROOT
 from benchmarks.leaderboard_page import RECALLS
 from benchmarks.tuning import CLOSED_FORM, Training, stored, with_trial
-from bifocal.baselines import caption_blocks, fit_cca
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import PointingGame, SemanticRetrieval
 from bifocal.evaluation.base import Subject
@@ -23,6 +22,7 @@ from bifocal.models import build_model, load_model, save_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
+from bifocal.training.cca import caption_blocks, fit_cca
 from bifocal.training.validators.recall import model_ranks, recall_metrics
 from components import catalog
 from runtime import parameters

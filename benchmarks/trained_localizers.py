@@ -4,8 +4,8 @@ from pathlib import Path
 
 from benchmarks.pointing_data import WEIGHTS
 from benchmarks.speed.first_use import write_photographs
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.pointing import Pointer, open_pointer
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.pointing import Pointer, open_pointer
 from components.catalog import pipeline_components
 from pipelines.app.run_folder import ARTIFACTS, use_store_of
 from pipelines.app.stages import run_stages

@@ -16,10 +16,11 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from bifocal.datasets import open_image, read_dataset
+from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.images import open_image
 from bifocal.search.trained_model import encode_file
-from bifocal.serving.encoders import Embedder
 from pipelines.app.demo_folder import (
     BACKBONE,
     BIAS,

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import torch
 
-from bifocal.datasets import open_image
 from bifocal.evaluation import PointingGame, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.localization import BEANHeatmap
 from bifocal.losses import HardestTripletLoss, InfoNCELoss, WeightedSumLoss
+from bifocal.onnx.images import open_image
 from bifocal.report.pictures import contact_sheet, overlay
 from bifocal.search import Heatmaps
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases

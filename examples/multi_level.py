@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 import torch
 
-from bifocal.datasets import open_image
 from bifocal.evaluation import PointingGame, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.features.boxes import cell_boxes
 from bifocal.localization import attend, rasterize
 from bifocal.losses import GroundingLoss
+from bifocal.onnx.images import open_image
 from bifocal.report.pictures import contact_sheet, overlay
 from bifocal.text import tokenize
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from bifocal.datasets import open_image
 from bifocal.evaluation import SemanticRetrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import SemanticTripletLoss
+from bifocal.onnx.images import open_image
 from bifocal.report.pictures import contact_sheet
 from bifocal.search import Search, SearchIndex, TorchEmbedder
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases

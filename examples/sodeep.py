@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from bifocal.losses import RegressionLoss, SpearmanLoss
 from bifocal.metrics import spearman
-from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.ranking_heads.labeled import LabeledFeatures
 from bifocal.scores import Scores
 from bifocal.sorters import ExactRankSorter, PairwiseSorter, PositionwiseLSTMSorter, exact_ranks
 from bifocal.sorters.plots import plot_behavior
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training import prepare_inputs
+from bifocal.training.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.training.schedules import Step
 
 LENGTH = 16  # scores that are ranked together

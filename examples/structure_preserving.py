@@ -12,7 +12,6 @@ import click
 import torch
 from matplotlib.figure import Figure
 
-from bifocal.baselines import caption_blocks, fit_cca
 from bifocal.evaluation import Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import StructurePreservingLoss
@@ -20,6 +19,7 @@ from bifocal.models.base import Model
 from bifocal.report.plots import plot_bars
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.cca import caption_blocks, fit_cca
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.schedules import MultiStep
 

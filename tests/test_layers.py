@@ -66,7 +66,7 @@ import bifocal.serving.service.app
 import bifocal.serving.service.live.sources
 # Each takes half a second of the start.
 assert not {"pandas", "snowballstemmer", "mlflow"} & set(sys.modules)
-import bifocal.serving.pyfunc
+import bifocal.onnx.pyfunc
 """
 
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Report
 from benchmarks.quality.relevance import collections, embed, short_captions
+from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import calibrate, first_results, results_without
-from bifocal.serving.encoders import Embedder
 
 QUERIES = Path(__file__).with_name("absent.yaml")
 KINDS = {"absent": "absent concepts", "near_misses": "near misses"}

@@ -26,7 +26,7 @@ from benchmarks.common import ROOT, Report
 from benchmarks.speed.first_use import bifocal, write_photographs
 from bifocal.datasets import read_dataset
 from bifocal.metrics import retrieval_ranks, summarize
-from bifocal.serving.encoders import Embedder
+from bifocal.onnx.encoders import Embedder
 from pipelines.app.indexing.encoders import encoder_folder
 
 RECIPE = ROOT / "recipes" / "flickr8k" / "fast.yaml"

@@ -32,16 +32,16 @@ from benchmarks.pointing_data import (
     vectorize,
 )
 from benchmarks.trained_localizers import LOCALIZERS, trained_pointer
-from bifocal.datasets import open_image
 from bifocal.evaluation.localization.heatmaps import dense_heatmap
 from bifocal.image_encoders import LinearEncoder
 from bifocal.localization import BEANHeatmap, PerRegionLocalizer, SmoothedActivations, peak_points
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
+from bifocal.onnx.images import open_image
+from bifocal.onnx.peak import SIDE, peak
+from bifocal.onnx.pointing import Pointer as ServedPointer
 from bifocal.report.plots import grid_figure, plot_heatmap
-from bifocal.search.heatmap import SIDE, peak
-from bifocal.serving.pointing import Pointer as ServedPointer
 from bifocal.text.vectorizers import TFIDF, SentenceVectors
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.text_encoders import LinearEncoder as LinearTextEncoder

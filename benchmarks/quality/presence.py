@@ -28,11 +28,11 @@ from benchmarks.pointing_data import Photographs, read_photographs
 from benchmarks.quality.pointing import CHOSEN, SEED, add_hits
 from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.search.heatmap import SIDE, peak
-from bifocal.serving.pointing import ACCURATE, PointingHead
-from bifocal.serving.pointing.equations import presence_score, probability
-from bifocal.serving.pointing.head import ImageClasses
-from bifocal.serving.sessions import run_graph
+from bifocal.onnx.peak import SIDE, peak
+from bifocal.onnx.pointing import ACCURATE, PointingHead
+from bifocal.onnx.pointing.equations import presence_score, probability
+from bifocal.onnx.pointing.head import ImageClasses
+from bifocal.onnx.sessions import run_graph
 from bifocal.serving.site.places import COMPONENTS, encode_image
 from pipelines.app.training.pointing import pointer_of_weights
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.common import ROOT, Report
-from bifocal.pretraining.sorter import train_sorter
 from bifocal.registry import build
 from bifocal.training.loop import Row
+from bifocal.training.pretraining.sorter import train_sorter
 from bifocal.training.schedules import Step
 
 HOME = ROOT / "runs" / "published_sorters"

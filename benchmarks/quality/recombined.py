@@ -21,9 +21,9 @@ from bifocal.datasets.base import SPLITS
 from bifocal.datasets.scenes.captions import ADJECTIVES, NOUNS, ON
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
+from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.fitting import FALSE_POSITIVES, calibration_error
-from bifocal.serving.encoders import Embedder
 
 QUERIES, BATCH = 600, 64
 

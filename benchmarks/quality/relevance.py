@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Report
 from bifocal.datasets import read_dataset
+from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.caption_relevance import relevant_rows
 from bifocal.search.calibration.fitting import FALSE_POSITIVES, calibrate, calibration_error, first_results
-from bifocal.serving.encoders import Embedder
 
 WORDS, BATCH = 12, 32
 

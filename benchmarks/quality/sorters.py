@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.common import Report
 from benchmarks.handcrafted_sorters import OURS, sorters
-from bifocal.pretraining.sorter import held_out_scores, rank_l1
+from bifocal.training.pretraining.sorter import held_out_scores, rank_l1
 
 MAX_ERROR = 0.0005
 THESIS = {"PairwiseSorter": 0.0350, "CNNSorter": 0.0120, "LSTMLargeSorter": 0.0033}

@@ -21,10 +21,10 @@ import pyarrow as pa
 from benchmarks.common import Report, load, wall_seconds
 from benchmarks.quality.absent import ask_written
 from bifocal.metrics.bootstrap import mean_interval
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.identity import model_hash
 from bifocal.search import SearchIndex
 from bifocal.search.calibration.names import calibrate_by_names
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.identity import model_hash
 from pipelines.app.indexing.encoders import encoder_folder
 from pipelines.app.indexing.folder import name_vectors
 

@@ -23,6 +23,7 @@ from PIL import Image, ImageFilter, ImageOps
 from scipy.stats import beta
 
 from benchmarks.common import Report
+from bifocal.datasets.languages import caption_languages
 from bifocal.datasets.scenes.drawing import draw_scene
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.monitoring.drift import Finding, Thresholds, compare
@@ -31,7 +32,6 @@ from bifocal.monitoring.probes import Probes, embed, nothing_found
 from bifocal.monitoring.significance import Count
 from bifocal.search.calibration.fitting import calibrate
 from bifocal.search.trained_model import TrainedModel
-from bifocal.text.languages import caption_languages
 from pipelines.app.demo_folder import unpack
 from pipelines.policies import load_thresholds
 

@@ -44,12 +44,12 @@ from benchmarks.spark_tables import (
     register,
     spark_works,
 )
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.limits import chunks
+from bifocal.onnx.pixels import read_pixels
+from bifocal.onnx.rows import CHUNK_ROWS
+from bifocal.onnx.sessions import run_graph
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.limits import chunks
-from bifocal.serving.pixels import read_pixels
-from bifocal.serving.rows import CHUNK_ROWS
-from bifocal.serving.sessions import run_graph
 from pipelines.app.demo_folder import unpack
 
 SHARE = 0.85

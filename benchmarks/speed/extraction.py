@@ -22,9 +22,9 @@ from bifocal.datasets import Dataset
 from bifocal.export.extraction import FEWEST, GRAPH, use_onnx, write_backbone
 from bifocal.features.extraction import CPU_BATCH, NetworkFeatures
 from bifocal.features.extractors import Grid
-from bifocal.features.source import open_source
+from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.serialization import write_tensors
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.training.weights.source import open_source
 
 BACKBONES = ("tf_efficientnet_lite2", "resnet50", "mobilenetv2_100")
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.common import ROOT, Report, cpu_seconds, load
+from bifocal.onnx.identity import model_hash
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, ITEMS, ITEMS_SCHEMA, VECTORS, Description, ModelIdentity
@@ -28,7 +29,6 @@ from bifocal.search.keywords import Keywords
 from bifocal.search.query import Query
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from bifocal.search.vectors import unit_vectors
-from bifocal.serving.identity import model_hash
 from bifocal.serving.service.live.deletions import Deletions
 from pipelines.app.demo_folder import unpack
 

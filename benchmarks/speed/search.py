@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Report, cpu_seconds, load
 from bifocal.datasets import read_dataset
+from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.approximate import choose_factory, import_faiss
 from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt
 from bifocal.search.vectors import unit_vectors
-from bifocal.serving.encoders import Embedder
 
 DEMO = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model"
 CLUSTERS, QUERIES, TEST_QUERIES, BATCH = 32, 1000, 3000, 65_536

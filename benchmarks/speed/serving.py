@@ -34,8 +34,8 @@ def serve(onnx: Path, texts: Sequence[str], files: Sequence[str], output: Path) 
     """Embed all texts and files without torch, and write the vectors and the median times of one input, in ms."""
     sys.modules["torch"] = cast(Any, None)  # an import of torch is an error from here on
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    from bifocal.serving.encoders import Embedder
-    from bifocal.serving.sessions import run_graph
+    from bifocal.onnx.encoders import Embedder
+    from bifocal.onnx.sessions import run_graph
 
     embedder = Embedder(onnx, threads=1)
     images = [base64.b64encode(Path(file).read_bytes()).decode() for file in files]

@@ -12,7 +12,7 @@ from torch import Tensor
 from bifocal.backbones.base import DescribedBackbone
 from bifocal.backbones.hub import file_address
 from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
-from bifocal.datasets.resizing import resize_image, resize_shorter
+from bifocal.onnx.resizing import resize_image, resize_shorter
 
 Output = Literal["projection", "tokens"]
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")

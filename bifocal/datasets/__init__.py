@@ -4,17 +4,15 @@ from typing import TYPE_CHECKING
 
 from bifocal.registry import lazy_attributes
 
-# A search opens images without tables: pandas takes half a second.
+# Most of these import pandas, which takes half a second.
 if TYPE_CHECKING:
     from bifocal.datasets.base import Corpus
     from bifocal.datasets.dataset import Dataset, read_dataset
-    from bifocal.datasets.images import open_image
     from bifocal.datasets.writer import write_dataset
 else:
     _MODULES = {
         "Corpus": "base",
         "Dataset": "dataset",
-        "open_image": "images",
         "read_dataset": "dataset",
         "write_dataset": "writer",
     }

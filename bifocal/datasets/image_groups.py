@@ -6,8 +6,8 @@ from pathlib import Path
 from PIL import Image
 
 from bifocal.datasets.duplicates import near_duplicates
-from bifocal.datasets.images import open_image
 from bifocal.datasets.splits import draw_groups
+from bifocal.onnx.images import open_image
 from bifocal.progress import log_line
 
 

@@ -17,7 +17,7 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )
-from bifocal.datasets.images import ImageFile, inspect_image
+from bifocal.onnx.images import ImageFile, inspect_image
 from bifocal.progress import track
 
 

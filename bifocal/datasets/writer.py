@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, RejectedEntry
-from bifocal.datasets.images import ImageFile
 from bifocal.datasets.tables import (
     CAPTIONS,
     IMAGES,
@@ -20,6 +19,7 @@ from bifocal.datasets.tables import (
     write_table,
 )
 from bifocal.datasets.validation import validate_corpus
+from bifocal.onnx.images import ImageFile
 from bifocal.progress import log_line
 
 REASONS_SHOWN = 5

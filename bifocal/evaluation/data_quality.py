@@ -3,10 +3,10 @@
 import numpy as np
 
 from bifocal.datasets.duplicates import near_duplicates, shared_captions
+from bifocal.datasets.mismatches import mismatched_captions
 from bifocal.evaluation.base import Result, Subject
 from bifocal.image_encoders.pooling import mean_region
-from bifocal.inspection.mismatches import mismatched_captions
-from bifocal.inspection.page import duplicate_gallery
+from bifocal.report.inspection import duplicate_gallery
 from bifocal.report.sections import Block, Gallery, GalleryItem, Note, Picture, Section, Table
 
 SHOWN_CAPTIONS, SHOWN_PAIRS = 10, 12

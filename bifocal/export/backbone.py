@@ -3,25 +3,32 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from bifocal.backbones.state import WEIGHTS_FILE
-from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.export.extraction import GRAPH, cells_module, extractor_of, write_backbone
 from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.features import FeatureStore
 from bifocal.features.base import GridExtractor
-from bifocal.image_encoders.base import ImageEncoder
-from bifocal.ranking_heads.backbones.base import RankingBackbone
+from bifocal.onnx.resizing import DECODED_SCALE
 
 PREPROCESSING = "preprocessing.json"
 
 
-def export_images(
-    features: Path, folder: Path, encoder: ImageEncoder | RankingBackbone | None, seed: int
-) -> list[Parity]:
+class PixelReader(Protocol):
+    """An image encoder, or the backbone of a ranking head, and how it reads pixels if it does."""
+
+    @property
+    def keeps_any_size(self) -> bool: ...
+    @property
+    def stretched_side(self) -> int | None: ...
+    def keeps_square(self, size: int) -> bool: ...
+
+
+def export_images(features: Path, folder: Path, encoder: PixelReader | None, seed: int) -> list[Parity]:
     """Write how an encoder reads images, with ``backbone.onnx`` if one graph can compute the features; check parity."""
     parities: list[Parity] = []
     if exportable_extractor(features) is not None:
@@ -38,10 +45,10 @@ def export_images(
     return parities
 
 
-def keeps_pixels(encoder: ImageEncoder | RankingBackbone, resize: str, size: int) -> bool:
+def keeps_pixels(encoder: PixelReader, resize: str, size: int) -> bool:
     """Return whether an encoder reads pixels, and keeps images that were resized to ``size`` pixels."""
     if resize == "aspect":
-        return isinstance(encoder, ImageEncoder) and encoder.keeps_any_size
+        return encoder.keeps_any_size
     return resize == "square" and encoder.keeps_square(size)
 
 

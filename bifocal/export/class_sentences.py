@@ -11,10 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import load_file
 
 from bifocal.backbones.classes import class_vectors
-from bifocal.datasets.resizing import DECODED_SCALE
-from bifocal.serving.pointing.head import DESCRIPTION, FOLDER, GRAPH
-from bifocal.serving.pointing.similarity import SENTENCES, VECTORS
-from bifocal.text.transformer.tokenizer import TOKENIZER
+from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, GRAPH
+from bifocal.onnx.pointing.similarity import SENTENCES, VECTORS
+from bifocal.onnx.resizing import DECODED_SCALE
+from bifocal.onnx.text.tokenizer import TOKENIZER
 
 SIZE = 320
 """Side of the square images in pixels, a multiple of the backbone's stride."""

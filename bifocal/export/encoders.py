@@ -13,8 +13,8 @@ from bifocal.features import RegionBatch
 from bifocal.localization.base import AutoLocalizer, Localizer
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.models.base import Model
+from bifocal.onnx.sessions import REGIONS
 from bifocal.registry import build
-from bifocal.serving.sessions import REGIONS
 from bifocal.text import TextBatch
 from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 

@@ -14,9 +14,9 @@ from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs.write import write_graph
 from bifocal.features.base import FeatureSource, GridExtractor
 from bifocal.features.extraction import NetworkFeatures
+from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.progress import log_line
 from bifocal.registry import build
-from bifocal.serving.sessions import open_session, run_graph
 
 GRAPH = "backbone.onnx"
 FEWEST = 300

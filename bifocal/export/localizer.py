@@ -17,8 +17,8 @@ from bifocal.features import RegionBatch
 from bifocal.localization.base import Localizer
 from bifocal.models import load_model
 from bifocal.models.base import Model
-from bifocal.serving.encoders import ImageGraph
-from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel, image_vectors
+from bifocal.onnx.encoders import ImageGraph
+from bifocal.onnx.heatmaps import LOCALIZER, HeatmapModel, image_vectors
 
 ENCODER, IMAGES = "image_encoder.onnx", 3
 PATCHES = 5

@@ -17,13 +17,13 @@ from bifocal.export.text import compare_text_encoder, export_text_encoder, has_n
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
 from bifocal.models.inputs import check_inputs
+from bifocal.onnx.pointing import FOLDER
+from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.progress import track
 from bifocal.registry import build
-from bifocal.serving.pointing import FOLDER
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
-from bifocal.text.transformer.tokenizer import TOKENIZER
 from bifocal.text.vectorizers.contextual.open_clip_text import TOWER
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.serving.encoders import Array, Encoders
+from bifocal.onnx.encoders import Array, Encoders
 
 
 def encode_images(

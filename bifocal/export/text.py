@@ -23,7 +23,7 @@ from bifocal.text.vectorizers.contextual.transformer_tokens import TransformerTo
 
 
 class _TextFront(nn.Module, ABC):
-    """Values and lengths of a text encoder, from the arrays that ``bifocal.serving.text.SentenceReader`` reads."""
+    """Values and lengths of a text encoder, from the arrays of ``bifocal.onnx.text.sentences.SentenceReader``."""
 
     shapes: dict[str, Shape]
 

@@ -1,4 +1,4 @@
-"""Export of a contrastive model of open_clip as two ONNX graphs, in the layout of ``bifocal.serving.towers``."""
+"""Export of a contrastive model of open_clip as two ONNX graphs, in the layout of ``bifocal.onnx.towers``."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from bifocal.backbones.state import load_weights_file
 from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.export.graphs.process import run_in_fresh_process
 from bifocal.export.graphs.write import Shape, check_shapes, write_graph
-from bifocal.serving.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG
+from bifocal.onnx.text.tokenizer import TOKENIZER
+from bifocal.onnx.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG
 from bifocal.text.transformer.clip_bpe import clip_tokenizer, is_published
-from bifocal.text.transformer.tokenizer import TOKENIZER
 
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
 """Files of both towers in a folder that open_clip publishes, in its order."""

@@ -14,8 +14,8 @@ from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks
+from bifocal.onnx.encoders import Array, Embedder
 from bifocal.progress import track
-from bifocal.serving.encoders import Array, Embedder
 
 QUANTIZATION = "quantization.json"
 IMAGES = 1000

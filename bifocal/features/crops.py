@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from bifocal.backbones.preprocessing import map_by_shape
-from bifocal.datasets.resizing import center_box
 from bifocal.features.base import ImageRegions
+from bifocal.onnx.resizing import center_box
 
 
 class CellExtractor:

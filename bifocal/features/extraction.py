@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.folding import folded
-from bifocal.datasets import Dataset, open_image
+from bifocal.datasets import Dataset
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
 from bifocal.features.crops import CellExtractor, extract_cells
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.ground_truth import training_boxes
 from bifocal.features.writer import FeatureWriter
+from bifocal.onnx.images import open_image
 from bifocal.progress import track
 
 CPU_BATCH = 4

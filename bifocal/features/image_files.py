@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
 
-from bifocal.datasets import Dataset, open_image
-from bifocal.datasets.resizing import DECODED_SCALE, resized_size
+from bifocal.datasets import Dataset
 from bifocal.features.store import IMAGE_FILES, FeatureStore, RegionBatch
+from bifocal.onnx.images import open_image
+from bifocal.onnx.resizing import DECODED_SCALE, resized_size
 
 
 def open_features(directory: Path, dataset: Dataset) -> FeatureStore:

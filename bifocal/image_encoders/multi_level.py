@@ -13,7 +13,7 @@ from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, resize_for_eval
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders.base import ImageEncoder
-from bifocal.layers.mapping import mapping
+from bifocal.layers import mapping
 from bifocal.localization.base import RegionVectors
 from bifocal.localization.multi_level import MultiLevelHeatmap
 

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.image_encoders.pooling import mean_region
-from bifocal.layers.residual import ResidualMap
+from bifocal.layers import ResidualMap
 
 
 class ResidualHead(ImageEncoder):

@@ -33,9 +33,9 @@ class RegionVectors(NamedTuple):
 
 
 class ServedScores(NamedTuple):
-    """How ``bifocal.serving.heatmaps`` computes the scores of a localizer without torch.
+    """How ``bifocal.onnx.heatmaps`` computes the scores of a localizer without torch.
 
-    ``scores`` is a name of ``bifocal.serving.heatmaps.SCORES``. ``vectors`` is "regions" for the second output of the
+    ``scores`` is a name of ``bifocal.onnx.heatmaps.SCORES``. ``vectors`` is "regions" for the second output of the
     exported image encoder, "cells" for its first, "single_regions" for the embedding of each region by itself.
     """
 

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets import Dataset
+from bifocal.datasets.inspection import SMALLEST, Inspection, inspect_dataset
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import CAPTIONS, PHRASES
 from bifocal.durable import replace_file
-from bifocal.inspection import Inspection, inspect_dataset
-from bifocal.inspection.checks import SMALLEST
 from bifocal.monitoring.significance import Count
 from bifocal.monitoring.units import album_of, design_effect
 from bifocal.search.collection.collection import Collection
@@ -89,7 +88,7 @@ def _images(collection: Collection) -> pd.DataFrame:
 
 
 def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
-    """Inspect new images, see ``bifocal.inspection``; return the findings and the inspected dataset."""
+    """Inspect new images, see ``bifocal.datasets.inspection``; return the findings and the inspected dataset."""
     root = collection.description.root
     items = collection.items.take(_rows(arrivals)).to_pandas()
     local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]

@@ -18,11 +18,11 @@ from bifocal.monitoring.probes import read_pairs
 from bifocal.monitoring.queries import read_queries, sample
 from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.identity import model_hash
 from bifocal.report.html import render
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.identity import model_hash
 
 REFERENCE, LEDGER, RESULTS, PAGE, TEXTFILE = "reference", "images.parquet", "monitor.json", "index.html", "monitor.prom"
 SHOWN = 12

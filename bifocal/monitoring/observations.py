@@ -12,10 +12,10 @@ from bifocal.monitoring.probes import Probes, embed, nothing_found, search_probe
 from bifocal.monitoring.queries import query_languages, sample, unknown_words
 from bifocal.monitoring.significance import Count
 from bifocal.monitoring.units import Labels, image_groups
+from bifocal.onnx.encoders import Embedder
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.query import Array
-from bifocal.serving.encoders import Embedder
 
 
 @dataclass(frozen=True)

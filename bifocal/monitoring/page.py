@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from bifocal.datasets import Dataset
-from bifocal.inspection import Inspection
-from bifocal.inspection.page import findings_table
+from bifocal.datasets.inspection import Inspection
 from bifocal.monitoring.drift import TESTS, value_text
 from bifocal.monitoring.week import Week
 from bifocal.report.charts import line_chart
+from bifocal.report.inspection import findings_table
 from bifocal.report.sections import Badge, Block, Chart, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
 from bifocal.report.thumbnails import Thumbnails
 

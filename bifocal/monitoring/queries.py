@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bifocal.datasets.languages import SAMPLE, caption_languages
 from bifocal.monitoring.log_lines import LogLines, open_log
 from bifocal.monitoring.significance import Count
-from bifocal.serving.encoders import Embedder
-from bifocal.text.languages import SAMPLE, caption_languages
+from bifocal.onnx.encoders import Embedder
 
 ROUTE = "/api/v1/search"
 TIMES = ("time", "@timestamp", "timestamp", "date")

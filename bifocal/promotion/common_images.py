@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 from PIL import Image
 
-from bifocal.datasets import Dataset, open_image
+from bifocal.datasets import Dataset
 from bifocal.datasets.duplicates import near_duplicates
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore
+from bifocal.onnx.images import open_image
 from bifocal.promotion.exported_model import ExportedModel
 
 UNKNOWN = ""

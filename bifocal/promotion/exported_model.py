@@ -17,7 +17,7 @@ from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
-from bifocal.serving.encoders import Array, Embedder, PairScorer, scores_pairs
+from bifocal.onnx.encoders import Array, Embedder, PairScorer, scores_pairs
 
 BACKBONE = "backbone"
 """Value of the column ``branch`` in ``parity.csv``."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bifocal.serving.encoders import Encoders
+from bifocal.onnx.encoders import Encoders
 
 REPETITIONS, WARM_UP = 20, 3
 SENTENCE = "a dog runs on the grass beside a child in a red coat"

@@ -4,7 +4,8 @@ from functools import lru_cache
 
 from PIL import Image
 
-from bifocal.datasets import Dataset, open_image
+from bifocal.datasets import Dataset
+from bifocal.onnx.images import open_image
 from bifocal.report.pictures import thumbnail
 
 SIDE = 240

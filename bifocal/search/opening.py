@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from bifocal.durable import reading
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.heatmaps import LOCALIZER, HeatmapModel
+from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.search import Search
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
-from bifocal.serving.identity import model_hash
 
 
 def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | None) -> Search:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.onnx.heatmaps import HeatmapModel, dot_products, largest_dimensions
 from bifocal.search.collection.collection import Collection
 from bifocal.search.hits import Box
-from bifocal.serving.heatmaps import HeatmapModel, dot_products, largest_dimensions
 
 Vectors = NDArray[np.float32]
 Score = Callable[[Vectors], Vectors]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from bifocal.onnx.heatmaps import HeatmapModel
 from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.collection.collection import Collection
 from bifocal.search.groups import GROUP_DEPTH, group_column, limit_groups
@@ -21,7 +22,6 @@ from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
 from bifocal.search.query import Mode, Query, SentenceEmbedder, encode_file
 from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
 from bifocal.search.vectors import unit_vectors
-from bifocal.serving.heatmaps import HeatmapModel
 
 Array = NDArray[Any]
 

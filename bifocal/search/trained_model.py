@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bifocal.datasets.images import open_image
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.images import open_image
+from bifocal.onnx.peak import SIDE, peak
+from bifocal.onnx.pointing import Pointer, open_pointer
+from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay
 from bifocal.search.collection.collection import Collection
-from bifocal.search.heatmap import SIDE, peak
 from bifocal.search.hits import Relevance, Results, SearchHit
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.opening import open_search
 from bifocal.search.query import encode_file
 from bifocal.search.search import Search
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.pointing import Pointer, open_pointer
-from bifocal.serving.towers import is_towers
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
 
@@ -70,7 +70,7 @@ class Location:
 
 
 def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Location:
-    """Return where a phrase is in an image, by a pointer such as ``bifocal.serving.pointing.PointingHead``."""
+    """Return where a phrase is in an image, by a pointer such as ``bifocal.onnx.pointing.PointingHead``."""
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
     opened = image if isinstance(image, Image.Image) else open_image(Path(image))

@@ -1,1 +1,1 @@
-"""Serve an exported model with onnxruntime: no module of this package imports torch."""
+"""The search service, its page and static copy, and the canary of two services: thin over ``search``."""

@@ -14,8 +14,8 @@ class CNNSorter(nn.Module):
     scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here the receptive field
     of the last block covers all scores. ``PublishedCNNSorter`` is the other network of the authors' code.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``, and accepts only
-    the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``,
+    and accepts only the length that it is trained for.
 
     Args:
         length: scores per vector.

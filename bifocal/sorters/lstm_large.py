@@ -12,8 +12,8 @@ class LSTMLargeSorter(nn.Module):
     figure 5.3a. ``lstm_large`` of the authors' code, "the model used in the paper": 18.6 million weights for 100
     scores, most of them in the affine layer. ``PositionwiseLSTMSorter`` is smaller and takes several lengths.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``, and accepts only
-    the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``,
+    and accepts only the length that it is trained for.
 
     Args:
         length: scores per vector.

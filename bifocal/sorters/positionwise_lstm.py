@@ -15,7 +15,7 @@ class PositionwiseLSTMSorter(nn.Module):
     already carry the whole sequence to every position, so here all positions share one small projection, and the sorter
     can be trained on a range of lengths.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``.
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``.
 
     Args:
         length: maximum number of scores per vector in training.

@@ -18,8 +18,8 @@ class PublishedCNNSorter(nn.Module):
     Engilberge et al., "SoDeep", CVPR 2019: ``cnn`` of the authors' code. PReLU follows each convolution, batch norm
     each second one. The thesis describes eight blocks (``CNNSorter``) and gives no filters.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``, and accepts only
-    the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``,
+    and accepts only the length that it is trained for.
 
     Args:
         length: scores per vector, at least 37.

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from bifocal.onnx.text.tokens import tokenize
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.registry import lazy_attributes
-from bifocal.text.tokens import tokenize
-from bifocal.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from bifocal.text.elmo import Elmo

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate, sparse_rows
 from bifocal.text.transformer.folder import NETWORK, TransformerFolder
-from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
 CAPTIONS, FORMAT = "captions.arrow", "text.json"

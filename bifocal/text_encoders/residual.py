@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from bifocal.layers.residual import ResidualMap
+from bifocal.layers import ResidualMap
 from bifocal.text_encoders.base import VectorTextEncoder
 
 

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from bifocal.layers.residual import ResidualMap
+from bifocal.layers import ResidualMap
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators import Recall
 

@@ -11,10 +11,11 @@ from bifocal.datasets.base import CorpusReader
 from bifocal.durable import write_once
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
-from bifocal.features.source import open_source
 from bifocal.registry import as_mapping, build, split
 from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.pretraining.elmo import pretrain_elmo
+from bifocal.training.weights.source import open_source
 
 MAX_PIXELS = 50_000_000
 MAX_REJECTED = 0.01
@@ -85,7 +86,7 @@ def _write_features(folder: Path, dataset: Dataset, extractor: Any, weights: Any
 
 
 def _write_text(folder: Path, dataset: Dataset, ref: Any, seed: int) -> None:
-    vectorizer: Vectorizer = build("bifocal.text.vectorizers", ref)
+    vectorizer: Vectorizer = build("bifocal.text.vectorizers", ref, train=pretrain_elmo)
     train, captions = dataset.split("train").captions, dataset.captions
     documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
     vectorizer.fit(documents, seed, folder / "checkpoints")

@@ -9,14 +9,14 @@ import numpy as np
 
 from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.identity import model_hash
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, measure
 from bifocal.search.index.from_collection import HeldOutCaptions, index_of_collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.identity import model_hash
 from components.build_index.spec import BuildIndexParams
 
 BATCH = 64

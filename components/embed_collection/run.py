@@ -5,10 +5,10 @@ from pathlib import Path
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
+from bifocal.onnx.encoders import scores_pairs
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.sources import dataset_source, files_source
-from bifocal.serving.encoders import scores_pairs
 from components.embed_collection.spec import EmbedCollectionParams
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.export.graphs.parity import check_parity
-from bifocal.export.ranking_head import export_ranking_model
+from bifocal.ranking_heads.export import export_ranking_model
 from components.export_ranking_head.spec import ExportRankingHeadParams
 
 

@@ -6,7 +6,7 @@ from bifocal.datasets import read_dataset
 from bifocal.export.extraction import use_onnx
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
-from bifocal.features.source import open_source
+from bifocal.training.weights.source import open_source
 from components.extract_features.spec import ExtractFeaturesParams
 from runtime.shards import items_of_shard, parse_shard
 

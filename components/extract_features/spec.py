@@ -7,7 +7,7 @@ from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params
 
-EXTRACTORS, WEIGHTS = "bifocal.features.extractors", "bifocal.backbones.weights"
+EXTRACTORS, WEIGHTS = "bifocal.features.extractors", "bifocal.training.weights"
 
 
 class ExtractFeaturesParams(Params):

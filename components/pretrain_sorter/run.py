@@ -7,11 +7,11 @@ import pandas as pd
 import torch
 from torch import nn
 
-from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.registry import build
 from bifocal.sorters import CNNSorter, ExactRankSorter, PairwiseSorter, save_sorter
 from bifocal.sorters.plots import sorter_figures
 from bifocal.training.loop import Row
+from bifocal.training.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from components.pretrain_sorter.spec import PretrainSorterParams
 from runtime.mlflow import log_figure, log_metrics
 from runtime.parameters import build_parts

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from bifocal.datasets import open_image
+from bifocal.onnx.identity import model_hash
+from bifocal.onnx.images import open_image
 from bifocal.report.pictures import contact_sheet
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel, load
-from bifocal.serving.identity import model_hash
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
 
 SHIPPED = Path(__file__).parent / "demo_model"

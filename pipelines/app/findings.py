@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from bifocal.inspection import Inspection
+from bifocal.datasets.inspection import Inspection
 
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 

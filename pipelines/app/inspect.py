@@ -38,11 +38,12 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
 
     from bifocal.datasets import read_dataset, write_dataset
     from bifocal.datasets.corpora import ImageFolder
+    from bifocal.datasets.inspection import inspect_dataset
+    from bifocal.datasets.languages import caption_languages
     from bifocal.datasets.remote_files import is_address
     from bifocal.durable import write_text
-    from bifocal.inspection import inspect_dataset, inspection_page
     from bifocal.report.html import render
-    from bifocal.text.languages import caption_languages
+    from bifocal.report.inspection import inspection_page
     from pipelines.app.findings import findings_tables
     from pipelines.app.training.captions import check_count
 

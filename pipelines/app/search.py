@@ -51,7 +51,7 @@ def search_command(
     has its probability of relevance.
     """
     import bifocal
-    from bifocal.datasets import open_image
+    from bifocal.onnx.images import open_image
     from bifocal.report.pictures import contact_sheet
 
     asked, folder = _sentence_or_image(query), latest_run(folder)

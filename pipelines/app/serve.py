@@ -118,7 +118,7 @@ def serve_command(
     BIFOCAL_API_KEYS has the keys of clients, separated by commas; without it, no key is needed. BIFOCAL_ADMIN_KEY may
     delete items. BIFOCAL_MAX_CHARACTERS, BIFOCAL_MAX_IMAGE_BYTES and BIFOCAL_MAX_PIXELS limit a request.
     """
-    from bifocal.serving.limits import Limits
+    from bifocal.onnx.limits import Limits
     from bifocal.serving.service.app import create_app
     from bifocal.serving.service.observation import JSONFormatter, TextFormatter, is_news
     from bifocal.serving.service.settings import Settings, read_keys

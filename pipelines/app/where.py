@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bifocal.serving.pointing import ACCURATE, Pointer, PointingHead
+from bifocal.onnx.pointing import ACCURATE, Pointer, PointingHead
 from pipelines.app.run_folder import check_picture, latest_run, run_option
 
 if TYPE_CHECKING:

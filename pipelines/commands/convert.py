@@ -22,7 +22,7 @@ def skip_thoughts(table: Path, dictionary: Path, target: Path) -> None:
 
     PretrainedWordVectors reads the result. Needs 3 GB of memory.
     """
-    from bifocal.convert.skip_thoughts import convert_skip_thoughts
+    from bifocal.text.word_vectors.skip_thoughts import convert_skip_thoughts
 
     words, dim = convert_skip_thoughts(table, dictionary, target)
     click.echo(f"{target}: {words} words of {dim} dimensions")
@@ -36,6 +36,6 @@ def bottom_up(checkpoint: Path, target: Path) -> None:
 
     The extractor BottomUp reads the result with FromFile.
     """
-    from bifocal.convert.bottom_up import convert_bottom_up
+    from bifocal.backbones.detectors.convert import convert_bottom_up
 
     click.echo(f"{target}: {convert_bottom_up(checkpoint, target)} tensors")

@@ -19,9 +19,9 @@ from mlflow.models.model import ModelInfo
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from bifocal.serving.pyfunc import open_model
-from bifocal.serving.text import ARRAYS
-from bifocal.text.transformer.tokenizer import TOKENIZER
+from bifocal.onnx.pyfunc import open_model
+from bifocal.onnx.text.sentences import ARRAYS
+from bifocal.onnx.text.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.identity import source_path
 from runtime.mlflow.datasets import DATASETS, digest
@@ -30,24 +30,9 @@ from runtime.mlflow.registry import EVALUATION_DIR, reuse_version
 from runtime.mlflow.runs import git_commit
 
 ROOT = Path(__file__).parents[2]
-SERVED_CODE = (
-    *(f"bifocal/serving/{path.name}" for path in sorted(source_path(ROOT, "bifocal/serving").glob("[!_]*.py"))),
-    "bifocal/datasets/image_formats.py",
-    "bifocal/datasets/images.py",
-    "bifocal/datasets/resizing.py",
-    "bifocal/text/bag_of_words.py",
-    "bifocal/text/fisher.py",
-    "bifocal/text/spelling.py",
-    "bifocal/text/token_means.py",
-    "bifocal/text/tokens.py",
-    "bifocal/text/transformer/tokenizer.py",
-    "bifocal/text/vocabulary.py",
-    "bifocal/text/word_means.py",
-    "bifocal/text/word_vectors/wordnet.py",
-    "runtime/mlflow/served_model.py",
-)
-"""Modules that a served model needs. Without ``__init__.py`` they form namespace packages, so that an installed bifocal
-takes precedence in a process that has one."""
+SERVED_CODE = ("bifocal/onnx", "runtime/mlflow/served_model.py")
+"""Package and module that a served model needs. Without ``__init__.py`` they form namespace packages: in a process that
+has an installed bifocal, that takes precedence."""
 
 
 COLUMNS: dict[str, ColSpec | TensorSpec] = {
@@ -124,9 +109,10 @@ def _requirements(graphs: Path) -> list[str]:
 
 
 def _copy_code(folder: Path) -> list[str]:
-    for path in SERVED_CODE:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source_path(ROOT, path), folder / path)
+    package, module = SERVED_CODE
+    shutil.copytree(source_path(ROOT, package), folder / package, ignore=shutil.ignore_patterns("__*__*"))
+    (folder / module).parent.mkdir(parents=True)
+    shutil.copy(source_path(ROOT, module), folder / module)
     return sorted(map(str, folder.iterdir()))
 
 

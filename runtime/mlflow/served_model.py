@@ -8,7 +8,7 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, INVALID_PARAMETER_VALUE
 
-from bifocal.serving import pyfunc
+from bifocal.onnx import pyfunc
 
 
 class ServedModel:

@@ -2,7 +2,7 @@
 
 Run it by its path, 'python -P runtime/mlflow/server.py': an import of the package would need more than the image has,
 and would hide the code that the model brings along. The variables are ``MODEL``, ``HOST``, ``PORT``,
-``BIFOCAL_MAX_BODY_BYTES`` and ``BIFOCAL_MAX_REQUESTS``; the variables of ``bifocal/serving/limits.py`` limit the rows.
+``BIFOCAL_MAX_BODY_BYTES`` and ``BIFOCAL_MAX_REQUESTS``; the variables of ``bifocal/onnx/limits.py`` limit the rows.
 """
 
 import json

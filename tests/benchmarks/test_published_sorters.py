@@ -11,7 +11,7 @@ def test_a_stopped_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(benchmark, "LENGTH", 37)
     monkeypatch.setattr(benchmark, "BATCH", 8)
     monkeypatch.setattr(benchmark, "VECTORS", 16)
-    monkeypatch.setattr("bifocal.pretraining.sorter.HELD_OUT_VECTORS", 100)
+    monkeypatch.setattr("bifocal.training.pretraining.sorter.HELD_OUT_VECTORS", 100)
     name = "PublishedCNNSorter"
     whole = benchmark.train(name, 1e9, tmp_path / "whole", epochs=2)
     for epochs in (1, 2):

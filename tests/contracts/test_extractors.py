@@ -15,7 +15,6 @@ from torch import nn
 
 from bifocal import registry
 from bifocal.datasets import Dataset
-from bifocal.datasets.resizing import center_box
 from bifocal.features.base import (
     FeatureExtractor,
     FeatureReader,
@@ -25,6 +24,7 @@ from bifocal.features.base import (
     ImageRegions,
 )
 from bifocal.features.writer import FeatureWriter
+from bifocal.onnx.resizing import center_box
 
 PACKAGE = "bifocal.features.extractors"
 PARTS = registry.registered(PACKAGE)

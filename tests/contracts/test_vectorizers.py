@@ -17,6 +17,7 @@ from bifocal.text.format import DTYPES
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import FromText
 from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, vectorizer_digest, write_text
+from bifocal.training.pretraining.elmo import pretrain_elmo
 
 TRAINING = [
     "A brown dog runs over the green grass.",
@@ -94,7 +95,7 @@ def with_user_files(ref: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def fit(name: str, folder: Path, seed: int = 0) -> tuple[Vectorizer, dict[str, float]]:
-    vectorizer: Vectorizer = registry.build(PACKAGE, with_user_files(REFS[name], folder))
+    vectorizer: Vectorizer = registry.build(PACKAGE, with_user_files(REFS[name], folder), train=pretrain_elmo)
     return vectorizer, vectorizer.fit(TRAINING, seed)
 
 

@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from bifocal import registry
 from bifocal.backbones.timm.backbone import TimmBackbone
-from bifocal.backbones.weights.base import Weights
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FeatureReader
+from bifocal.training.weights.base import Weights
 
-PACKAGE, EXTRACTORS = "bifocal.backbones.weights", "bifocal.features.extractors"
+PACKAGE, EXTRACTORS = "bifocal.training.weights", "bifocal.features.extractors"
 WEIGHTS = registry.registered(PACKAGE)
 MODEL = {"channels": [8, 16, 24, 32], "stem_width": 8}
 SMALL: dict[str, Any] = {"backbone": "resnet10t", "size": 32, "model_arguments": MODEL}

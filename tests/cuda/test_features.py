@@ -13,6 +13,7 @@ from bifocal.text import Elmo
 from bifocal.text.elmo.format import ElmoOptions
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import ElmoLayers, SentenceVectors, TransformerTokens
+from bifocal.training.pretraining.elmo import pretrain_elmo
 from tests.cuda.device import DEVICE, needs_device, relative_error
 
 pytestmark = needs_device
@@ -64,7 +65,7 @@ def test_elmo_layers_equal_the_cpu() -> None:
 def test_vectorizer_equals_the_cpu(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A vectorizer chooses the device itself; one that is loaded is on the CPU or on the GPU."""
     if kind is ElmoLayers:
-        vectorizer = kind(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1)
+        vectorizer = kind(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo)
     else:
         vectorizer = kind(path=write_tiny_transformer(SENTENCES, dim=8))
     assert all(value == value for value in vectorizer.fit(SENTENCES, seed=0).values())

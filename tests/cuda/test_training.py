@@ -16,7 +16,6 @@ from bifocal.losses import InfoNCELoss, SigmoidLoss, TripletLoss
 from bifocal.models import load_model, save_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import dual_encoder, embed
-from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, World, torchrun_world
 from bifocal.training.batches import CaptionBatches
@@ -25,6 +24,7 @@ from bifocal.training.gradients import backward
 from bifocal.training.initialization import ClassSentences, class_sentences
 from bifocal.training.members import train_members
 from bifocal.training.precision import Precision
+from bifocal.training.pretraining.sorter import train_sorter
 from tests.bifocal.pointing_heads import DEFINITIONS, NAMES
 from tests.bifocal.training.initialization.three_classes import build
 from tests.bifocal.training.interrupted import Interrupted

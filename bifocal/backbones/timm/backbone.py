@@ -13,7 +13,7 @@ from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.backbones.timm.input import check_input_size, input_resize, input_size, scaled_side
 from bifocal.backbones.timm.tokens import class_and_mean, is_transformer, normalized, token_map
-from bifocal.datasets.resizing import ResizeOrCrop, resize_image, resize_shorter
+from bifocal.onnx.resizing import ResizeOrCrop, resize_image, resize_shorter
 from bifocal.registry import suggest
 
 Pooling = Literal["network", "class_and_mean"]

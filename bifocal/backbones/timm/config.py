@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bifocal.datasets.resizing import ResizeOrCrop
+from bifocal.onnx.resizing import ResizeOrCrop
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from bifocal.datasets.resizing import ResizeOrCrop
+from bifocal.onnx.resizing import ResizeOrCrop
 
 
 def input_size(configuration: Mapping[str, Any], model_arguments: Mapping[str, Any]) -> int:

@@ -10,9 +10,9 @@ from torch.nn.functional import normalize
 
 from bifocal.evaluation.base import Subject
 from bifocal.features import RegionBatch
-from bifocal.localization.phrase_locator import embed_texts
 from bifocal.models.batch import to_device
 from bifocal.models.embedding import BATCH
+from bifocal.models.phrase_locator import embed_texts
 
 IMAGES_PER_BLOCK = 32
 

@@ -14,15 +14,15 @@ from bifocal.evaluation.localization.heatmaps import IMAGE_SIDE, SIDE
 from bifocal.localization.heads import ClassMixture, MaskCLIP
 from bifocal.metrics import center_baseline, pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
+from bifocal.onnx.peak import peak
+from bifocal.onnx.pointing import Place, Pointer
+from bifocal.onnx.pointing.phrases import split_phrases
+from bifocal.onnx.pointing.pointer import open_head
+from bifocal.onnx.text.tokens import tokenize
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.pictures import heatmap_overlay
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Picture, Section
 from bifocal.report.thumbnails import Thumbnails
-from bifocal.search.heatmap import peak
-from bifocal.serving.pointing import Place, Pointer
-from bifocal.serving.pointing.pointer import open_head
-from bifocal.serving.service.phrases import split_phrases
-from bifocal.text.tokens import tokenize
 
 MEASURED_IMAGES = 100
 """Images whose phrases with boxes are pointed at, at most."""

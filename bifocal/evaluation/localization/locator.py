@@ -10,8 +10,7 @@ from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Subject
 from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
-from bifocal.localization.phrase_locator import PhraseLocator
-from bifocal.localization.pointing import point_at_phrases
+from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
 
 AnyLocalizer = Localizer | AutoLocalizer
 MAX_TUNING_PHRASES = 5000

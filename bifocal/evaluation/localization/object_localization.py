@@ -9,8 +9,8 @@ from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.evaluation.localization.object_maps import THRESHOLDS, category_phrases, localize_objects
-from bifocal.localization.phrase_locator import PhraseLocator
 from bifocal.metrics import point_mean_ap
+from bifocal.models.phrase_locator import PhraseLocator
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.sections import Section
 

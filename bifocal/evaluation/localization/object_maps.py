@@ -11,8 +11,8 @@ from torch import Tensor
 from bifocal.datasets import Dataset
 from bifocal.datasets.formats.masks import decode_mask
 from bifocal.localization import peak_points, rasterize
-from bifocal.localization.phrase_locator import PhraseLocator, embed_texts
 from bifocal.metrics import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps
+from bifocal.models.phrase_locator import PhraseLocator, embed_texts
 
 IMAGES_PER_BATCH = 32
 SIDE = 64

@@ -11,8 +11,8 @@ from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.localization.base import RegionVectors
-from bifocal.localization.phrase_locator import BATCH, PhraseLocator, phrases_in_context
 from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals, with_union_boxes
+from bifocal.models.phrase_locator import BATCH, PhraseLocator, phrases_in_context
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.sections import Section, Table
 

@@ -14,10 +14,9 @@ from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
 from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.evaluation.rank_tables import query_ranks, text_hashes
-from bifocal.localization.phrase_locator import PhraseLocator
-from bifocal.localization.pointing import PointingResult, point_at_phrases
 from bifocal.metrics import accuracy_by, center_baseline, random_baseline
 from bifocal.metrics.bootstrap import mean_interval
+from bifocal.models.phrase_locator import PhraseLocator, PointingResult, point_at_phrases
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.plots import grid_figure
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table

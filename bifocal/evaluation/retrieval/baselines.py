@@ -6,8 +6,6 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bifocal.baselines import caption_blocks, fit_cca
-from bifocal.baselines.zero_shot import zero_shot_skip_reason
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.rank_tables import with_zero_shot_names
 from bifocal.evaluation.retrieval.tables import rank_table
@@ -20,6 +18,8 @@ from bifocal.report.metric_rows import MetricRow
 from bifocal.report.sections import Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead
+from bifocal.training.cca import caption_blocks, fit_cca
+from bifocal.training.initialization.zero_shot import zero_shot_skip_reason
 
 KS = (1, 5, 10)
 NAMES = {"model": "this model", "zero_shot": "zero-shot", "cca": "CCA", "chance": "chance"}
@@ -33,7 +33,7 @@ class Baselines:
     (``OpenClip`` and ``OpenClipText``). Its ranks are kept beside the ranks of ``Retrieval``: heads are not promoted if
     their gain over it is not clear. Then register the contrastive model unchanged, with ``initialization: ZeroShot``
     and ``phases: []``. CCA: Gong et al., IJCV 2014, see
-    ``bifocal.baselines.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA: data-efficient
+    ``bifocal.training.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA: data-efficient
     mapping of unimodal features to multimodal features", ICLR 2025.
 
     Args:

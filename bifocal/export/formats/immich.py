@@ -1,4 +1,4 @@
-"""An exported model as two graphs in the layout of ``bifocal.serving.towers``, which Immich reads. Needs no torch."""
+"""An exported model as two graphs in the layout of ``bifocal.onnx.towers``, which Immich reads. Needs no torch."""
 
 import json
 import shutil
@@ -10,9 +10,9 @@ import onnx
 import onnx.parser
 from onnx import TensorProto, compose
 
-from bifocal.serving.text import FixedLength, open_readers
-from bifocal.serving.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG, is_towers
-from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.text.sentences import FixedLength, open_readers
+from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG, is_towers
 
 BACKBONE, EMBEDDINGS = "backbone.onnx", "embeddings"
 PADDING = ("[PAD]", "<pad>")

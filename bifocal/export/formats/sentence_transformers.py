@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from bifocal.models import load_model
+from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.text.transformer.folder import CONFIG, MODULES, POOLINGS, SENTENCE_CONFIG
 from bifocal.text.transformer.network import Transformer, UnitNorm, published_network
-from bifocal.text.transformer.tokenizer import TOKENIZER
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.text.vectorizers.contextual.pretrained_transformer import PretrainedTransformer
 from bifocal.text.vectorizers.contextual.sentence_vectors import SentenceVectors

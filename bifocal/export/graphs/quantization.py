@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import onnx
 
-from bifocal.serving.int8 import FLOAT, store_as_int8
+from bifocal.onnx.int8 import FLOAT, store_as_int8
 
 
 def quantize_graph(file: Path) -> None:

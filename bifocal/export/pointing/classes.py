@@ -21,12 +21,12 @@ from bifocal.export.graphs.parity import Parity, relative_difference
 from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.export.graphs.write import Shape, check_shapes, write_graph
 from bifocal.localization.heads import ClassMixture
-from bifocal.serving.pointing.head import DESCRIPTION, GRAPH
-from bifocal.serving.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.onnx.pointing.head import DESCRIPTION, GRAPH
+from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
+from bifocal.onnx.sessions import open_session, run_graph
+from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
-from bifocal.text.transformer.tokenizer import TOKENIZER
 
 SHAPE = ("batch", 3, "height", "width")
 TRACED, COMPARED = 128, ((64, 96), (160, 128))

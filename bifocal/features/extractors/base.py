@@ -7,7 +7,7 @@ from PIL import Image
 
 from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.timm.config import BackboneConfig
-from bifocal.datasets.resizing import DECODED_SCALE, ResizeOrCrop
+from bifocal.onnx.resizing import DECODED_SCALE, ResizeOrCrop
 
 
 class TimmExtractor:

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.datasets.resizing import ResizeOrCrop
 from bifocal.features.boxes import cell_boxes, coordinates, mirrored
 from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
+from bifocal.onnx.resizing import ResizeOrCrop
 
 
 class Grid(TimmExtractor, CellExtractor):

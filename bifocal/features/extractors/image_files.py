@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.resizing import Resize, resized_size
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import IMAGE_FILES
+from bifocal.onnx.resizing import Resize, resized_size
 
 
 class ImageFiles(TimmExtractor):

@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 
 from bifocal.backbones.open_clip import OpenClipBackbone, Output
-from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.features.boxes import cell_boxes
 from bifocal.features.crops import CellExtractor
+from bifocal.onnx.resizing import DECODED_SCALE
 
 
 class OpenClip(CellExtractor):

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.datasets.resizing import Resize
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import PIXELS
+from bifocal.onnx.resizing import Resize
 
 
 class Pixels(TimmExtractor):

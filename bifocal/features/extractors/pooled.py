@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.timm.backbone import Pooling
-from bifocal.datasets.resizing import ResizeOrCrop
 from bifocal.features.boxes import cell_boxes
 from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
+from bifocal.onnx.resizing import ResizeOrCrop
 
 
 class Pooled(TimmExtractor, CellExtractor):

@@ -10,10 +10,10 @@ from PIL import Image
 from torch import Tensor
 
 from bifocal.backbones.preprocessing import map_by_shape
-from bifocal.datasets.resizing import Resize, resize_image
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid
+from bifocal.onnx.resizing import Resize, resize_image
 
 POOLED_SIZE = 7
 Head = Literal["mean", "fc7"]

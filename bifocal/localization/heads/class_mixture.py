@@ -33,7 +33,7 @@ class ClassMixture(CheckedByConstruction):
     of semantic embeddings", ICLR 2014, eq. (2), who mix vectors of an image's classes. The logits of cells are the maps
     of Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2). The map is
     standardized, smoothed, and has a prior of the center as ``SmoothedActivations``. Maps of several sizes of the image
-    are summed. The equations are in ``bifocal.serving.pointing.equations``.
+    are summed. The equations are in ``bifocal.onnx.pointing.equations``.
 
     The calibration assumes that half of the phrases are in their image. Its values were fitted on EfficientNet-Lite2,
     all-MiniLM-L6-v2, and photographs of COCO and Flickr8k, see ``docs/pointing.md``.
@@ -99,6 +99,6 @@ class ClassMixture(CheckedByConstruction):
         return imagenet_classes() if self.classes is None else read_classes(Path(self.classes))
 
     def values(self) -> Mapping[str, Any]:
-        """Return the numbers that ``bifocal.serving.pointing.PointingHead`` reads."""
+        """Return the numbers that ``bifocal.onnx.pointing.PointingHead`` reads."""
         names = ("sizes", "temperature", "sigma", "center", "slope", "offset", "threshold")
         return {name: getattr(self, name) for name in names}

@@ -11,6 +11,7 @@ class RankingBackbone(nn.Module, ABC):
 
     reads_pixels: bool = True
     """Whether the inputs are pixels (B, 3, H, W) in [0, 255], and not stored features."""
+    keeps_any_size: bool = False
 
     def __init__(self, dim: int) -> None:
         super().__init__()

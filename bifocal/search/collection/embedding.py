@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bifocal.datasets.prefetch import prefetch
+from bifocal.onnx.encoders import Array
+from bifocal.onnx.identity import model_hash
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
@@ -19,8 +21,6 @@ from bifocal.search.collection.resume import open_writer
 from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.update import CollectionUpdate
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.serving.encoders import Array
-from bifocal.serving.identity import model_hash
 
 REASONS_SHOWN = 3
 MOST_AT_ONCE = 1024

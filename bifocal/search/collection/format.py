@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.damage import read_json, read_whole
 from bifocal.durable import write_text
+from bifocal.onnx.damage import read_json, read_whole
 from bifocal.search.collection.stat_cache import STATE_FIELDS
 
 SCHEMA_VERSION = 1

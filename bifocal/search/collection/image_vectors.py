@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.serving.encoders import Array, ImageGraph, scores_pairs
-from bifocal.serving.heatmaps import LOCALIZER, image_vectors, square_of
-from bifocal.serving.pixels import DecodedImage, decode_pixels
-from bifocal.serving.sessions import REGIONS
+from bifocal.onnx.encoders import Array, ImageGraph, scores_pairs
+from bifocal.onnx.heatmaps import LOCALIZER, image_vectors, square_of
+from bifocal.onnx.pixels import DecodedImage, decode_pixels
+from bifocal.onnx.sessions import REGIONS
 
 GRAPH = "image_encoder.onnx"
 

@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from bifocal.datasets.image_header import open_header
 from bifocal.datasets.remote_files import is_address
+from bifocal.onnx.image_header import open_header
 from bifocal.search.collection.format import DATE, FOLDER, META
 from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.update import CollectionUpdate

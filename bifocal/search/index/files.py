@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.damage import read_whole
+from bifocal.onnx.damage import read_whole
 from bifocal.search.arrays import save_array
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection

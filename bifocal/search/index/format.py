@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bifocal.damage import read_json, read_whole
 from bifocal.durable import write_text
+from bifocal.onnx.damage import read_json, read_whole
 from bifocal.search.collection.format import ModelIdentity
 
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"

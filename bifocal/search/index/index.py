@@ -242,7 +242,7 @@ class SearchIndex:
         """Open an index; its vectors, keywords and index of faiss are memory-mapped.
 
         Args:
-            model: SHA-256 of the model that computes the queries, see ``bifocal.serving.identity.model_hash``; None to
+            model: SHA-256 of the model that computes the queries, see ``bifocal.onnx.identity.model_hash``; None to
                 compare it with nothing.
             collection: shares its items with the index if both have the same ids in the same rows; None for none.
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 
+from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.hits import SearchHit
 from bifocal.serving.service.candidate import Candidate, Comparison
 from bifocal.serving.service.candidate_metrics import ComparisonCollector
@@ -17,7 +18,6 @@ from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
 from bifocal.serving.service.live.thumbnails import Thumbnails, media_type
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.phrases import split_phrases
 from bifocal.serving.service.queries import QueryRunner, compute
 from bifocal.serving.service.requests import BrowseRequest, SearchRequest
 from bifocal.serving.service.schema import (

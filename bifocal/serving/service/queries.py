@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
-from bifocal.datasets.image_header import MAX_BYTES
+from bifocal.onnx.image_header import MAX_BYTES
+from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.search.hits import SearchHit
 from bifocal.search.query import Query
-from bifocal.serving.pixels import DecodedImage, decode_pixels
 from bifocal.serving.service.live.decoding import Decoders
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation

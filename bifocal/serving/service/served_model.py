@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from bifocal.search.heatmap import SIDE, peak
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.peak import SIDE, peak
+from bifocal.onnx.pointing import Pointer
+from bifocal.onnx.pointing.phrases import Phrase
 from bifocal.search.search import Search
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.pointing import Pointer
 from bifocal.serving.service.live.description import Description, describe, newest_rows
 from bifocal.serving.service.live.items import Items
-from bifocal.serving.service.phrases import Phrase
 
 Array = NDArray[Any]
 BLUR = SIDE / 40
@@ -36,7 +36,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Place of a phrase in an image, see ``bifocal.serving.pointing.Place``; ``values`` (96, 96) are in [0, 1]."""
+    """Place of a phrase in an image, see ``bifocal.onnx.pointing.Place``; ``values`` (96, 96) are in [0, 1]."""
 
     phrase: Phrase
     values: NDArray[np.float32]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bifocal.serving.limits import Limits
+from bifocal.onnx.limits import Limits
 
 API_KEYS, ADMIN_KEY = "BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"
 """Variables of the environment: keys of clients, separated by commas, and the key that may delete."""

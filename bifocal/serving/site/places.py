@@ -1,4 +1,4 @@
-"""Places of phrases in a static copy: what the page computes them from, as ``bifocal.serving.pointing`` does."""
+"""Places of phrases in a static copy: what the page computes them from, as ``bifocal.onnx.pointing`` does."""
 
 import shutil
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from bifocal.onnx.int8 import quantize_rows
+from bifocal.onnx.peak import SIDE
+from bifocal.onnx.pointing import PointingHead
+from bifocal.onnx.pointing.phrases import ARTICLES, MAX_PHRASES, SEPARATORS
+from bifocal.onnx.pointing.similarity import CLASSES, PROMPT, SENTENCES, VECTORS
 from bifocal.progress import track
-from bifocal.search.heatmap import SIDE
-from bifocal.serving.int8 import quantize_rows
-from bifocal.serving.pointing import PointingHead
-from bifocal.serving.pointing.similarity import CLASSES, PROMPT, SENTENCES, VECTORS
-from bifocal.serving.service.phrases import ARTICLES, MAX_PHRASES, SEPARATORS
 from bifocal.serving.service.served_model import BLUR
 from bifocal.serving.site.contents import write_json
 from bifocal.serving.site.sentences import describe_subwords

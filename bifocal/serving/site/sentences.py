@@ -7,9 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bifocal.serving.towers import TowerTokens, is_towers
-from bifocal.text.transformer.tokenizer import TOKENIZER
-from bifocal.text.vocabulary import Vocabulary
+from bifocal.onnx.text.tokenizer import TOKENIZER
+from bifocal.onnx.text.vocabulary import Vocabulary
+from bifocal.onnx.towers import TowerTokens, is_towers
 
 Description = dict[str, Any]
 STEMS = MappingProxyType({"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"})
@@ -51,7 +51,7 @@ def _describe(folder: Path) -> list[Description]:
 
 
 def _terms(folder: Path, name: str) -> Description:
-    bag = import_module("bifocal.text.bag_of_words").BagOfWords.load(folder)
+    bag = import_module("bifocal.onnx.text.bag_of_words").BagOfWords.load(folder)
     if bag.wordnet is not None:
         raise NotInBrowsers(name, "uses lemmas of WordNet")
     if bag.language != "english":
@@ -144,4 +144,4 @@ DESCRIBED: dict[str, Callable[[Path, str], Description]] = {
     "TFIDF": _terms,
     "TransformerTokens": describe_subwords,
 }
-"""Vectorizers that the page has; names as in ``bifocal.serving.text.READERS``."""
+"""Vectorizers that the page has; names as in ``bifocal.onnx.text.sentences.READERS``."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bifocal.serving.int8 import FLOAT, store_as_int8
+from bifocal.onnx.int8 import FLOAT, store_as_int8
 
 RECURRENT = ("GRU", "LSTM", "RNN")
 SMALL = 1024

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.durable import new_folder
+from bifocal.onnx.pointing import PointingHead
+from bifocal.onnx.sessions import open_session, run_graph
+from bifocal.onnx.towers import graph_file
 from bifocal.progress import track
-from bifocal.serving.pointing import PointingHead
 from bifocal.serving.service.served_model import ServedModel
-from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.site.contents import site_thumbnail, write_collection, write_json, write_vectors
 from bifocal.serving.site.npm import vendored_files
 from bifocal.serving.site.places import write_places
 from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.site.weights import quantize_weights
-from bifocal.serving.towers import graph_file
 
 GRAPH, READERS, THUMBNAILS, PLACES = "text_encoder.onnx", "readers.json", "thumbnails", "places"
 SENTENCES = 50

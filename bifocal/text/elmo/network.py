@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
+from bifocal.onnx.text.spelling import SYMBOLS, spell_sentences
 from bifocal.text.elmo.format import ElmoOptions, read_options, read_weights
-from bifocal.text.spelling import SYMBOLS, spell_sentences
 
 
 class CharCNN(nn.Module):
@@ -115,7 +115,7 @@ class Elmo(nn.Module):
         return 2 * self.options.projection_dim
 
     def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the 1 + layers outputs (2, T, B, P), undefined after ``lengths``; see ``bifocal.text.spelling``."""
+        """Return the 1 + layers outputs (2, T, B, P), undefined after ``lengths``: see ``onnx.text.spelling``."""
         x = self.tokens(symbols)[words]
         mirror = mirrored(lengths, words.shape[0])[..., None].expand_as(x)
         ahead, back = x, x.gather(0, mirror)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors*"
 NETWORK = "transformer"

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.onnx.text.tokenizer import SubwordTokenizer, pad
 from bifocal.progress import track
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
-from bifocal.text.transformer.tokenizer import SubwordTokenizer, pad
 
 Vectors = NDArray[np.float64]
 MISSING = "text by a transformer needs the package transformers: pip install 'bifocal-vse[transformers]'"

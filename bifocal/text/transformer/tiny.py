@@ -7,9 +7,9 @@ from tempfile import mkdtemp
 
 import torch
 
-from bifocal.text.tokens import tokenize
+from bifocal.onnx.text.tokenizer import TOKENIZER
+from bifocal.onnx.text.tokens import tokenize
 from bifocal.text.transformer.folder import CONFIG, MODULES
-from bifocal.text.transformer.tokenizer import TOKENIZER
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 MAX_TOKENS = 24

@@ -106,7 +106,7 @@ def save_vectorizer(directory: Path, vectorizer: Vectorizer) -> None:
     # A text with the vectorizer of another text names that vectorizer, so both texts have one digest.
     fitted = getattr(vectorizer, "fitted", vectorizer)
     # Only fit() reads the user's files, whose paths are not valid on another machine, and builds the nested parts.
-    left_out = {"path", *getattr(fitted, "parts", ())}
+    left_out = {"path", "train", *getattr(fitted, "parts", ())}
     arguments = {field.name: getattr(fitted, field.name) for field in fields(fitted) if field.init}
     arguments = {name: value for name, value in arguments.items() if name not in left_out}
     save_network(directory, {"name": type(fitted).__name__, "arguments": arguments}, {})

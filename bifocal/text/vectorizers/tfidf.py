@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from snowballstemmer import algorithms
 
+from bifocal.onnx.text.bag_of_words import BagOfWords
+from bifocal.onnx.text.tokens import tokenize
+from bifocal.onnx.text.wordnet import WordNet
 from bifocal.registry import suggest
-from bifocal.text.bag_of_words import BagOfWords
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
-from bifocal.text.word_vectors.wordnet import WordNet
 
 
 @dataclass

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from bifocal.onnx.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.text.format import EncodedCaptions
-from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
-from bifocal.text.vocabulary import Vocabulary
 
 VECTORS = "word_vectors.safetensors"
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.layers.mapping import mapping
+from bifocal.layers import mapping
 from bifocal.text_encoders.base import LayersTextEncoder
 from bifocal.text_encoders.recurrent.sequences import last_true_step
 

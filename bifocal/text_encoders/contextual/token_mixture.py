@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bifocal.layers.mapping import mapping
+from bifocal.layers import mapping
 from bifocal.text_encoders.base import LayersTextEncoder
 from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
 

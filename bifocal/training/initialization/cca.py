@@ -5,8 +5,8 @@ from typing import ClassVar, cast
 
 import torch
 
-from bifocal.baselines.cca import Pool, caption_blocks, fit_cca
 from bifocal.models.base import Model
+from bifocal.training.cca import Pool, caption_blocks, fit_cca
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.precision import embedding_cast

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.backbones.classes import Classes, class_vectors, imagenet_classes
-from bifocal.baselines.cca import Pool
 from bifocal.models.base import Model
 from bifocal.models.embedding import BATCH
 from bifocal.registry import CheckedByConstruction
 from bifocal.text.vectorizers import Concatenated, SentenceVectors
+from bifocal.training.cca import Pool
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 

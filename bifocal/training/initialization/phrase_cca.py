@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bifocal.baselines.cca import PairedBlock, fit_cca
 from bifocal.models.base import Model
 from bifocal.models.embedding import BATCH
+from bifocal.training.cca import PairedBlock, fit_cca
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs import PhraseBoxPairs

@@ -3,11 +3,24 @@
 from collections.abc import Collection
 from typing import ClassVar
 
-from bifocal.baselines.zero_shot import zero_shot_skip_reason
-from bifocal.layers.residual import ResidualMap
+from bifocal.features import FeatureStore
+from bifocal.layers import ResidualMap
 from bifocal.models.base import Model
+from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
+
+
+def zero_shot_skip_reason(features: FeatureStore, vectorizer: FittedVectorizer) -> str | None:
+    """Return why features and text have no zero-shot score; None if both come from one contrastive model."""
+    weights = getattr(vectorizer.vectorizer, "weights", None)
+    if weights is None:
+        return f"{type(vectorizer.vectorizer).__name__} is not the text tower of a contrastive model"
+    if features.metadata.get("layer") != "projection":
+        return "the features are not in the joint space of a contrastive model: extract projections with OpenClip"
+    if features.metadata.get("weights") != weights:
+        return "the image tower and the text tower have different weights"
+    return None
 
 
 class ZeroShot(Initialization):

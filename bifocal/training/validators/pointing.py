@@ -11,8 +11,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
-from bifocal.localization.phrase_locator import PhraseLocator
-from bifocal.localization.pointing import point_at_phrases
+from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
 from bifocal.text.vectorizers.base import CachedVectorizer, FittedVectorizer
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.base import Validation

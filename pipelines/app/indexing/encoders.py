@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from bifocal.backbones.hub import download
 from bifocal.durable import write_once
-from bifocal.export.cache import cache_folder
+from bifocal.durable.cache import cache_folder
+from bifocal.onnx.towers import is_towers
 from bifocal.progress import log_line
-from bifocal.serving.towers import is_towers
 from bifocal.text.transformer.hub import find_folder
 from pipelines.app.training.backbones import WEIGHTS_VARIABLE
 
@@ -52,7 +52,7 @@ def encoder_name(name: str | None) -> str:
 
 
 def encoder_folder(name: str, weights: Path | None) -> Path:
-    """Return the folder of encoders, as ``bifocal.serving.encoders.Embedder`` reads it.
+    """Return the folder of encoders, as ``bifocal.onnx.encoders.Embedder`` reads it.
 
     Args:
         name: "small", a key of ``NAMED``, a folder, a repository of a hub, or a model of open_clip, also as

@@ -12,8 +12,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.durable import complete, write_once
-from bifocal.export.cache import cache_folder
+from bifocal.durable.cache import cache_folder
 from bifocal.hubness.bank import HubnessBank
+from bifocal.onnx.encoders import Embedder, scores_pairs
+from bifocal.onnx.identity import model_hash
+from bifocal.onnx.pointing.similarity import PROMPT
 from bifocal.search.calibration.names import LEAST_ITEMS, calibrate_by_names, read_names
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
@@ -23,9 +26,6 @@ from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-from bifocal.serving.encoders import Embedder, scores_pairs
-from bifocal.serving.identity import model_hash
-from bifocal.serving.pointing.similarity import PROMPT
 from runtime import artifacts
 
 BATCH = 32

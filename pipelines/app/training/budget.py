@@ -81,10 +81,10 @@ def measure(features: Mapping[str, Any], training: Mapping[str, Any], text: Path
     """
     import torch
 
-    from bifocal.datasets import open_image
     from bifocal.features import RegionBatch
     from bifocal.models import build_model
     from bifocal.models.batch import Batch
+    from bifocal.onnx.images import open_image
     from bifocal.registry import build, split
     from bifocal.text import TextStore
     from bifocal.training.optimizers import build_optimizer

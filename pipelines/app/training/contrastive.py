@@ -84,8 +84,8 @@ def untrained_ranks(encoders: Path, dataset: "Dataset", ranks: pd.DataFrame) -> 
 
     from bifocal.evaluation.rank_tables import with_zero_shot_names
     from bifocal.metrics import retrieval_ranks
+    from bifocal.onnx.encoders import Embedder
     from bifocal.promotion.comparison import RETRIEVAL
-    from bifocal.serving.encoders import Embedder
 
     embedder, images, captions = Embedder(encoders), dataset.images["image_id"], dataset.captions
     # One by one, as queries are: a batch would change the rounding of the int8 graph.

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from bifocal.serving.pointing import PointingHead
+from bifocal.onnx.pointing import PointingHead
 from pipelines.app.training.backbones import Networks, features_section, find_networks
 from runtime import parameters
 
@@ -47,7 +47,7 @@ def pointer_of_weights(path: Path) -> PointingHead:
 
 def head_of_weights(path: Path) -> Path:
     """Return the folder of the exported pointing head of a file or a folder of weights, in the user's cache."""
-    from bifocal.export.cache import cache_folder
+    from bifocal.durable.cache import cache_folder
     from bifocal.export.cached import code_digest
     from bifocal.export.pointing import export_head
     from bifocal.registry import build

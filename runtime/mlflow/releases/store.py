@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import mlflow
 import pyarrow.parquet as pq
 
+from bifocal.onnx.identity import hash_of_files, model_hash
 from bifocal.search.collection.format import ITEMS
-from bifocal.serving.identity import hash_of_files, model_hash
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.promotion.lock import check_lock, promotion_lock

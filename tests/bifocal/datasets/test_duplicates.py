@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bifocal.datasets import open_image
 from bifocal.datasets.duplicates import DECODED_SIDE, near_duplicates, shared_captions
+from bifocal.onnx.images import open_image
 
 
 def scene(seed: int) -> Image.Image:

@@ -14,13 +14,13 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from bifocal.backbones.state import WEIGHTS_FILE
-from bifocal.datasets import open_image
 from bifocal.export.backbone import PREPROCESSING, compare_backbone, export_backbone, exportable_extractor
 from bifocal.export.extraction import GRAPH
 from bifocal.features import FeatureWriter
 from bifocal.features.base import GridExtractor
+from bifocal.onnx.images import open_image
+from bifocal.onnx.pixels import read_pixels
 from bifocal.registry import build
-from bifocal.serving.pixels import read_pixels
 
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
 VIT_ARGUMENTS = {"img_size": 64, "embed_dim": 16, "num_heads": 2, "depth": 2}

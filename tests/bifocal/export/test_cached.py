@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bifocal.durable.cache import cache_folder
 from bifocal.export import cached
-from bifocal.export.cache import cache_folder
 from bifocal.export.cached import export_once
 
 

@@ -15,9 +15,9 @@ from bifocal.backbones.classes import class_vectors
 from bifocal.export.class_sentences import export_class_sentences
 from bifocal.export.pointing import load_class_logits
 from bifocal.localization.heads import ClassMixture
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.pointing import PointingHead
 from bifocal.search.collection.image_vectors import ImageVectors
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.pointing import PointingHead
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, describe, write_head
 

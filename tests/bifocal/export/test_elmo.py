@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.export.elmo import GRAPH, compare_elmo, export_elmo
-from bifocal.serving.text import SentenceReader
+from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
+from bifocal.training.pretraining.elmo import pretrain_elmo
 
 
 def test_exported_elmo_reads_sentences_as_the_vectorizer_does(tmp_path: Path) -> None:
     captions = ["A dog runs on the grass", "Two cats", "!"]
-    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1)
+    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo)
     vectorizer.fit(captions, seed=0)
     text = tmp_path / "text"
     text.mkdir()

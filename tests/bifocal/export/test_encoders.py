@@ -18,10 +18,10 @@ from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
 from bifocal.models import build_model, load_model, save_model
+from bifocal.onnx.pixels import read_pixels
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.sources import Source
-from bifocal.serving.pixels import read_pixels
 
 
 def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from bifocal.export.extraction import FEWEST, GRAPH, use_onnx
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.features.extractors import Grid
-from bifocal.features.source import OpenedSource, open_source
 from bifocal.serialization import write_tensors
+from bifocal.training.weights.source import OpenedSource, open_source
 
 NETWORK: dict[str, Any] = {
     "backbone": "resnet10t",

@@ -17,9 +17,9 @@ from bifocal.image_encoders.base import ImageEncoder
 from bifocal.localization import BEANHeatmap, MultiLevelHeatmap, SmoothedActivations, rasterize
 from bifocal.localization.attention import AttentionOptions
 from bifocal.localization.base import Localizer
-from bifocal.serving import heatmaps
-from bifocal.serving.encoders import ImageGraph
-from bifocal.serving.heatmaps import SCORES, WITH_BOXES, HeatmapModel, square_of
+from bifocal.onnx import heatmaps
+from bifocal.onnx.encoders import ImageGraph
+from bifocal.onnx.heatmaps import SCORES, WITH_BOXES, HeatmapModel, square_of
 
 DIM, INPUT = 12, 7
 

@@ -21,7 +21,7 @@ from bifocal.export.formats.immich import export_immich
 from bifocal.export.graphs.parity import compare_encoder
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.models import build_model, save_model
-from bifocal.serving.encoders import Embedder, ImageGraph
+from bifocal.onnx.encoders import Embedder, ImageGraph
 from bifocal.text import TextStore
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
@@ -49,8 +49,8 @@ SERVE = """
 import json, sys
 sys.modules.update(dict.fromkeys(["torch", "transformers", "open_clip", "sklearn", "scipy"]))
 from pathlib import Path
-from bifocal.serving.sessions import open_session, run_graph
-from bifocal.serving.text import SentenceReader
+from bifocal.onnx.sessions import open_session, run_graph
+from bifocal.onnx.text.sentences import SentenceReader
 folder = Path(sys.argv[1])
 outputs = run_graph(open_session(folder / "text_encoder.onnx"), SentenceReader(folder).read(json.loads(sys.argv[2])))
 print(json.dumps([output.tolist() for output in outputs]))

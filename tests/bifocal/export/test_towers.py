@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from bifocal.export.towers import export_towers
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.identity import model_hash
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.identity import model_hash
 from tests.bifocal.contrastive import write_clip
 from tests.bifocal.towers import write_immich
 

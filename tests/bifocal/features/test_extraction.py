@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.datasets import Dataset, open_image
+from bifocal.datasets import Dataset
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.base import ImageRegions
 from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.features.extractors import Grid
+from bifocal.onnx.images import open_image
 
 
 def small_grid() -> Grid:

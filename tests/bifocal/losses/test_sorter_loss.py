@@ -12,9 +12,9 @@ from bifocal.losses import (
     RegressionLoss,
     SpearmanLoss,
 )
-from bifocal.pretraining.sorter import rank_l1
 from bifocal.scores import Scores
 from bifocal.sorters import PairwiseSorter, PositionwiseLSTMSorter
+from bifocal.training.pretraining.sorter import rank_l1
 
 LOSSES = [SpearmanLoss, MeanAveragePrecisionLoss, RecallLoss]
 SURROGATES = ["triplet", "rank", "log_rank", "recall"]

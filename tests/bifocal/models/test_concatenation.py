@@ -15,7 +15,7 @@ from bifocal.localization.base import AutoLocalizer
 from bifocal.models import build_model, concatenate_models, load_model, save_model
 from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
-from bifocal.serving.sessions import REGIONS, open_session, run_graph
+from bifocal.onnx.sessions import REGIONS, open_session, run_graph
 from bifocal.text import TextBatch
 
 VECTORS = {"feature_dim": 12, "text_dim": 7, "text_format": "vectors"}

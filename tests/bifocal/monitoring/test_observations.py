@@ -9,10 +9,10 @@ import pytest
 
 from bifocal.monitoring.arrivals import Arrivals
 from bifocal.monitoring.observations import Observer
+from bifocal.onnx.text.sentences import SentenceReader
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.index.from_collection import index_of_collection
-from bifocal.serving.text import SentenceReader
-from bifocal.text.vocabulary import Vocabulary
 from tests.bifocal.small_collection import write_collection
 
 

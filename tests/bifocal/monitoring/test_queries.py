@@ -18,8 +18,8 @@ from bifocal.monitoring.queries import (
     unknown_words,
 )
 from bifocal.monitoring.significance import Count
-from bifocal.serving.text import SentenceReader
-from bifocal.text.vocabulary import Vocabulary
+from bifocal.onnx.text.sentences import SentenceReader
+from bifocal.onnx.text.vocabulary import Vocabulary
 
 SINCE, UNTIL = datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC)
 

@@ -12,6 +12,7 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.search import GroundingSearch, Heatmaps, Search, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text
+from bifocal.training.pretraining.elmo import pretrain_elmo
 
 CELLS = torch.tensor([[x / 3, y / 3, (x + 1) / 3, (y + 1) / 3] for y in range(3) for x in range(3)])
 
@@ -73,7 +74,7 @@ def grounding(
 ) -> tuple[GroundingModel, FittedVectorizer]:
     folder: Path = tmp_path_factory.mktemp("elmo")
     captions = ["a red star", "a blue ring above a heart", "the sea"] * 7
-    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3),), epochs=1)
+    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3),), epochs=1, train=pretrain_elmo)
     vectorizer.fit(captions, seed=0)
     write_text(folder, vectorizer, range(len(captions)), captions)
     torch.manual_seed(0)

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pyarrow as pa
 
+from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.identity import model_hash
 from bifocal.serving.service.served_model import ServedModel
 
 COLLECTION = Path("artifacts") / "collection"

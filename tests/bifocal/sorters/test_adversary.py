@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import (
     CNNSorter,
     ExactRankSorter,
@@ -11,6 +10,7 @@ from bifocal.sorters import (
     PositionwiseLSTMSorter,
 )
 from bifocal.sorters.adversary import run_adversary
+from bifocal.training.pretraining.sorter import train_sorter
 from bifocal.training.schedules import Step
 
 SETTINGS = {"length": 16, "rows": 64, "steps": 300, "learning_rate": 0.02, "seed": 0}

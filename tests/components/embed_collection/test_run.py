@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bifocal.datasets import open_image, read_dataset
+from bifocal.datasets import read_dataset
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.heatmaps import HeatmapModel, image_vectors
+from bifocal.onnx.images import open_image
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import encode_file
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.heatmaps import HeatmapModel, image_vectors
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
 from runtime import artifacts
 from runtime.stage import Job, run_stage

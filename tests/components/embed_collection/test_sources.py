@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from bifocal.datasets import open_image
+from bifocal.onnx.images import open_image
 from bifocal.search.collection.collection import Collection
 from tests.components.embed_collection.conftest import SCENES, embed, rejected
 

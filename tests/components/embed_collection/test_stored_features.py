@@ -11,9 +11,9 @@ import pytest
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
+from bifocal.onnx.encoders import Embedder
 from bifocal.search.collection.collection import Collection
 from bifocal.search.trained_model import encode_file
-from bifocal.serving.encoders import Embedder
 from components.embed_collection.run import run
 from components.embed_collection.spec import COMPONENT
 from runtime import artifacts

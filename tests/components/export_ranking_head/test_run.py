@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from bifocal.features import FeatureWriter
+from bifocal.onnx.pyfunc import open_model
+from bifocal.onnx.ranker import RankerModel
 from bifocal.ranking_heads.serialization import build_ranking_model, save_head
-from bifocal.serving.pyfunc import open_model
-from bifocal.serving.ranker import RankerModel
 from components.export_ranking_head.run import run
 from components.export_ranking_head.spec import ExportRankingHeadParams
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bifocal.backbones.weights import trained as trained_weights
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore, open_features
@@ -17,6 +16,7 @@ from bifocal.features.base import ImageRegions
 from bifocal.features.extraction import write_features
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
+from bifocal.training.weights import trained as trained_weights
 from components.extract_features import run as stage
 from tests.components.extract_features.section import GRID, MODEL, PIXELS, RMAC, validated
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from bifocal.datasets import open_image, read_dataset, remote_files
+from bifocal.datasets import read_dataset, remote_files
 from bifocal.datasets.corpora import Scenes
+from bifocal.onnx.images import open_image
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters

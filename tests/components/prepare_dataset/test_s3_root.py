@@ -6,7 +6,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from bifocal.datasets import open_image, read_dataset, remote_files
+from bifocal.datasets import read_dataset, remote_files
+from bifocal.onnx.images import open_image
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters

@@ -21,9 +21,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 from mlflow_server import free_port
 
-from bifocal.serving import encoders
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.pyfunc import EmbedderModel
+from bifocal.onnx import encoders
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.pyfunc import EmbedderModel
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow import stage_run

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.serving.encoders import Embedder
-from bifocal.serving.limits import Limits
+from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.limits import Limits
 from bifocal.spark import embed_table
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams

@@ -9,12 +9,13 @@ from safetensors.torch import load_file, save_file
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
-from bifocal.datasets import open_image, read_dataset
+from bifocal.datasets import read_dataset
 from bifocal.features.extractors import RMAC, ImageFiles
 from bifocal.features.image_files import open_features
 from bifocal.models import load_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import dual_encoder, embed_images
+from bifocal.onnx.images import open_image
 from bifocal.text import TextStore
 from components.extract_features.run import run as extract_features
 from components.extract_features.spec import COMPONENT as EXTRACT_FEATURES

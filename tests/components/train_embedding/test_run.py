@@ -13,9 +13,9 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
-from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import PositionwiseLSTMSorter, save_sorter
 from bifocal.training.members import MEMBER_SEED
+from bifocal.training.pretraining.sorter import train_sorter
 from bifocal.training.schedules import Step
 from components.train_embedding.run import run
 from tests.components.train_embedding.conftest import Scened

@@ -9,10 +9,10 @@ import pytest
 from bifocal.datasets.scenes.captions import ADJECTIVES, NOUNS, ON, Sentence
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, SHAPES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
+from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.calibration.fitting import calibrate, calibration_error
-from bifocal.serving.encoders import Embedder
 from pipelines.app.demo_folder import SHIPPED
 
 IMAGES, SHORT = 256, slice(5, 7)

@@ -15,10 +15,10 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from bifocal.onnx.pixels import DecodedImage
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import TrainedModel
-from bifocal.serving.pixels import DecodedImage
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app.indexing import folder as indexing
 from tests.pipelines.app.conftest import Command

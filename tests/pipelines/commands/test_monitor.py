@@ -19,14 +19,14 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import ImageFilter, ImageOps
 
-from bifocal.datasets import open_image
+from bifocal.onnx.identity import model_hash
+from bifocal.onnx.images import open_image
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
-from bifocal.serving.identity import model_hash
 from bifocal.serving.service.observation import JSONFormatter, Metrics, log_request
 from pipelines.app.demo_folder import unpack
 from pipelines.commands.monitor import CROSSED, monitor

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import save_file
 
-from bifocal.backbones.weights import TrainOnPhrases
 from bifocal.datasets import Dataset, read_dataset, write_dataset
-from bifocal.datasets.images import open_image
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.features.extractors import Grid
+from bifocal.onnx.images import open_image
+from bifocal.training.weights import TrainOnPhrases
 
 SEED = 7
 """Seed of the stand-ins' scenes: no miniature corpus has them."""

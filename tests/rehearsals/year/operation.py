@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from bifocal.monitoring import Artifacts, Monitor, Thresholds
+from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
-from bifocal.serving.identity import model_hash
 from pipelines.commands.clean import clean as clean_command
 from pipelines.policies import load_thresholds
 from runtime.artifacts import hash_files, write_json

@@ -8,8 +8,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 from PIL import Image
 
+from bifocal.onnx.pyfunc import open_model
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.pyfunc import open_model
 from runtime.mlflow.served_model import ServedModel
 from runtime.mlflow.spark import embedding_of
 

@@ -1,4 +1,4 @@
-// Phrases of a sentence, as bifocal/serving/service/phrases.py splits it. Positions count code points, as Python does.
+// Phrases of a sentence, as bifocal/onnx/pointing/phrases.py splits it. Positions count code points, as Python does.
 const WORD = /[\p{L}\p{N}]+(?:['’-][\p{L}\p{N}]+)*/gu;
 
 export function splitPhrases(query, { separators, articles, max_phrases: most }) {

@@ -53,7 +53,7 @@ function readImage(content, { shapes, classes, components }) {
   return { presence, maps };
 }
 
-// Cosines with synonyms and definitions, as SentenceSimilarity of bifocal/serving/pointing/similarity.py.
+// Cosines with synonyms and definitions, as SentenceSimilarity of bifocal/onnx/pointing/similarity.py.
 async function sentenceSimilarity({ encoder, prompt, synonyms, classes }, read) {
   const [opened, values, scales] = await Promise.all([
     openEncoder(encoder, read),
@@ -81,7 +81,7 @@ async function sentenceSimilarity({ encoder, prompt, synonyms, classes }, read) 
   };
 }
 
-// Shares of stems, as WordSimilarity of bifocal/serving/pointing/similarity.py.
+// Shares of stems, as WordSimilarity of bifocal/onnx/pointing/similarity.py.
 function wordSimilarity({ names, definitions }) {
   const words = (text) => new Set(tokenize(text).map(stem));
   const synonyms = names.map((texts) => texts.map(words));

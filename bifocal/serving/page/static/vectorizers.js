@@ -1,4 +1,4 @@
-// Inputs of the text encoder from a sentence, as bifocal/serving/text.py computes them. A reader returns [data, shape] pairs.
+// Inputs of the text encoder from a sentence, as bifocal/onnx/text/sentences.py computes them. A reader returns [data, shape] pairs.
 import { BytePairs } from "./bpe.js";
 import { stem } from "./stem.js";
 import { MAX_TOKENS, tokenize } from "./words.js";

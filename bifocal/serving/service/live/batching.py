@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
-from bifocal.serving.sessions import Array
+from bifocal.onnx.sessions import Array
 
 Encode = Callable[[Sequence[str]], Array]
 

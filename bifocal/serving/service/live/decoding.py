@@ -9,7 +9,7 @@ from typing import TypeVar
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from starlette.exceptions import HTTPException
 
-from bifocal.datasets.image_header import LargeImageError, UnsupportedImageError
+from bifocal.onnx.image_header import LargeImageError, UnsupportedImageError
 
 T = TypeVar("T")
 NICENESS = 5
@@ -63,7 +63,7 @@ def limit_process(memory: int) -> None:
     global _limited
     if _limited:
         return
-    import bifocal.serving.pixels
+    import bifocal.onnx.pixels
     import bifocal.serving.service.live.thumbnails  # noqa: F401
 
     if memory and STATM.is_file():

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bifocal.datasets.languages import caption_languages
 from bifocal.search.collection.format import DATE as DATE_NAME
 from bifocal.search.collection.format import FOLDER as FOLDER_NAME
 from bifocal.search.filters import PREFIX
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.schema import Column
-from bifocal.text.languages import caption_languages
 
 FOLDER, DATE = PREFIX + FOLDER_NAME, PREFIX + DATE_NAME
 EXAMPLES = 6

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.datasets.image_header import open_header
-from bifocal.datasets.images import open_image
+from bifocal.onnx.image_header import open_header
+from bifocal.onnx.images import open_image
 
 SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""

@@ -6,8 +6,8 @@ import numpy as np
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
-from bifocal.serving.limits import chunks
-from bifocal.serving.pixels import DecodedImage
+from bifocal.onnx.limits import chunks
+from bifocal.onnx.pixels import DecodedImage
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.routes.access import INFERENCE
 from bifocal.serving.service.routes.binary_tensors import InferenceRoute, binary_response

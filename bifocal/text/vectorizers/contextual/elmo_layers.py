@@ -1,7 +1,7 @@
 """Captions as the layers of ELMo."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from bifocal.onnx.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo.format import FILTERS, ElmoOptions
 from bifocal.text.elmo.network import Elmo
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
 
 NETWORK = "elmo"
@@ -39,9 +39,14 @@ class ElmoLayers:
         learning_rate: learning rate of Adam.
         samples: sampled words of the softmax; with at most as many different words the softmax is exact.
         path: folder with ``options.json`` and one ``*.hdf5`` of a published network; None trains a network.
+        train: ``bifocal.training.pretraining.elmo.pretrain_elmo``, which trains a network if there is no ``path``.
+
+    Raises:
+        ValueError: ``fit`` has neither ``path`` nor ``train``.
 
     Example:
-        >>> vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1)
+        >>> from bifocal.training.pretraining.elmo import pretrain_elmo
+        >>> vectorizer = ElmoLayers(4, 6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo)
         >>> metrics = vectorizer.fit(["A dog runs", "A cat runs"], seed=0)
         >>> vectorizer.format
         TextFormat(name='contextual', dim=8, layers=3)
@@ -55,6 +60,7 @@ class ElmoLayers:
     learning_rate: float = 1e-3
     samples: int = 8192
     path: Path | str | None = None
+    train: Callable[..., list[float]] | None = field(default=None, repr=False)
     elmo: Elmo = field(init=False, repr=False)
 
     @classmethod
@@ -77,16 +83,18 @@ class ElmoLayers:
                 raise FileNotFoundError(f"{folder} must contain options.json and one *.hdf5; it has {len(weights)}")
             self.elmo = Elmo.load(folder / "options.json", weights[0]).to(device)
             return {}
-        # Here, not above: bifocal.training imports the samplers, and they import this package.
-        from bifocal.pretraining.elmo import pretrain_elmo
-
+        if self.train is None:
+            raise ValueError(
+                "ElmoLayers has neither path nor train: give the folder of a published network, or "
+                "train=bifocal.training.pretraining.elmo.pretrain_elmo"
+            )
         sentences = [_truncate(caption)[0] for caption in captions]
         counts = Counter(token for sentence in sentences for token in sentence)
         with torch.random.fork_rng(devices=[]), TemporaryDirectory() as temporary:
             torch.manual_seed(seed)
             options = ElmoOptions(filters=self.filters, lstm_dim=self.lstm_dim, projection_dim=self.projection_dim)
             self.elmo = Elmo(options).to(device)
-            history = pretrain_elmo(
+            history = self.train(
                 self.elmo,
                 sentences,
                 sorted(counts, key=lambda word: (-counts[word], word)),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file
 
+from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.serialization import load_config, save_network
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.transformer.clip_bpe import tower_tokenizer
-from bifocal.text.transformer.tokenizer import TOKENIZER
 
 if TYPE_CHECKING:
     from bifocal.backbones.open_clip import OpenClipBackbone

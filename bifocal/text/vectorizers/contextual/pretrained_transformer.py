@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 from bifocal.text.transformer.folder import NETWORK, TransformerFolder
 from bifocal.text.transformer.hub import find_folder, one_source
-from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 
 
 @dataclass

@@ -11,8 +11,8 @@ import scipy  # its packages are imported when they are used
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from bifocal.onnx.text.fisher import STATE, FisherArrays, normalize_fisher
 from bifocal.progress import log_line, track
-from bifocal.text.fisher import STATE, FisherArrays, normalize_fisher
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.gaussian_mixture import fit_mixture

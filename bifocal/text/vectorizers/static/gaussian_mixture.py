@@ -4,8 +4,8 @@ import numpy as np
 import scipy  # its packages are imported when they are used
 from numpy.typing import NDArray
 
+from bifocal.onnx.text.fisher import Mixture
 from bifocal.progress import track
-from bifocal.text.fisher import Mixture
 
 Array = NDArray[np.float64]
 

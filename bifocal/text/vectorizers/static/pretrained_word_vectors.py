@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bifocal.text.tokens import tokenize
+from bifocal.onnx.text.tokens import tokenize
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
-from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.files import Vector, WordVectorFile, read_word_vectors
 from bifocal.text.word_vectors.word_vectors import WordVectors
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from bifocal.onnx.text.token_means import TokenMeans
+from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.token_means import TokenMeans
 from bifocal.text.transformer.folder import TransformerFolder
-from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.pretrained_word_vectors import frequent_words
-from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.files import read_word_vectors
 
 SIF = 1e-4

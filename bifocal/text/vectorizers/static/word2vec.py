@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bifocal.onnx.text.tokens import tokenize
 from bifocal.text.format import TextFormat
-from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
 from bifocal.text.word_vectors.word_vectors import WordVectors
 

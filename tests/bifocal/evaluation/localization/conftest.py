@@ -4,7 +4,7 @@ import pytest
 
 from bifocal.evaluation.base import Subject
 from bifocal.localization import SMILERegions
-from bifocal.localization.phrase_locator import PhraseLocator
+from bifocal.models.phrase_locator import PhraseLocator
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,10 @@ from bifocal.evaluation.page import build_page
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.localization.heads import ClassMixture
 from bifocal.metrics import pointing_hits
+from bifocal.onnx.peak import peak
+from bifocal.onnx.pointing import PointingHead
 from bifocal.report.html import render
 from bifocal.report.sections import Gallery
-from bifocal.search.heatmap import peak
-from bifocal.serving.pointing import PointingHead
 from tests.bifocal.evaluation.small import DIM, SIDE
 from tests.bifocal.pointing_heads import PADDED, describe, write_head
 

@@ -10,8 +10,8 @@ from bifocal.evaluation.base import Subject
 from bifocal.evaluation.localization.locator import choose_locator
 from bifocal.image_encoders import MultiLevelEncoder
 from bifocal.localization import MultiLevelHeatmap, phrase_heatmap, sentence_heatmap
-from bifocal.localization.phrase_locator import phrases_in_context
 from bifocal.models import GroundingModel
+from bifocal.models.phrase_locator import phrases_in_context
 from bifocal.text.elmo.format import ElmoOptions
 from bifocal.text.elmo.network import Elmo
 from bifocal.text.vectorizers import ElmoLayers

@@ -11,7 +11,7 @@ from bifocal.evaluation import ObjectLocalization
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.localization.object_maps import localize_objects
 from bifocal.localization import peak_points
-from bifocal.localization.phrase_locator import PhraseLocator, phrases_in_context
+from bifocal.models.phrase_locator import PhraseLocator, phrases_in_context
 
 
 def test_object_localization_searches_every_category_in_every_image(subject: Subject, locator: PhraseLocator) -> None:

@@ -10,8 +10,8 @@ from bifocal.evaluation import PhraseLocalization
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.localization.phrase_localization import regions_are_proposals
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.localization.phrase_locator import PhraseLocator, phrases_in_context
 from bifocal.metrics import box_iou
+from bifocal.models.phrase_locator import PhraseLocator, phrases_in_context
 from tests.bifocal.evaluation.small import DIM
 
 

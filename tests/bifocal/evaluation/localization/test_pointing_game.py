@@ -10,9 +10,8 @@ from bifocal.evaluation.base import Subject
 from bifocal.evaluation.localization.locator import choose_locator
 from bifocal.image_encoders import BEANEncoder, LinearEncoder
 from bifocal.localization import BEANHeatmap
-from bifocal.localization.phrase_locator import PhraseLocator
-from bifocal.localization.pointing import point_at_phrases
 from bifocal.models import TwoBranchModel
+from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
 from bifocal.text_encoders import GRUEncoder
 from tests.bifocal.evaluation.small import DIM, WORDS
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from bifocal.export.graphs.quantization import quantize_graph
-from bifocal.serving.int8 import quantize_rows
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.onnx.int8 import quantize_rows
+from bifocal.onnx.sessions import open_session, run_graph
 
 RANDOM = np.random.default_rng(0)
 

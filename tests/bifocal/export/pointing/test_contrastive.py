@@ -16,9 +16,9 @@ from bifocal.export.pointing import export_head
 from bifocal.export.pointing.contrastive import Patches, load_towers
 from bifocal.features.extractors import OpenClip
 from bifocal.localization.heads import MaskCLIP
+from bifocal.onnx.pointing import FOLDER, ContrastivePointer, open_pointer
+from bifocal.onnx.pointing.equations import heatmap
 from bifocal.registry import build
-from bifocal.serving.pointing import FOLDER, ContrastivePointer, open_pointer
-from bifocal.serving.pointing.equations import heatmap
 from tests.bifocal.contrastive import SMALL
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.detectors.bottom_up import BottomUpNetwork, anchor_grid, clip, decode, resize
-from bifocal.backbones.weights import FromFile
-from bifocal.convert.bottom_up import convert_bottom_up
+from bifocal.backbones.detectors.convert import convert_bottom_up
 from bifocal.features.extractors import BottomUp
 from bifocal.features.extractors.bottom_up import class_scores
+from bifocal.training.weights import FromFile
 
 SMALL: dict[str, Any] = {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}
 FASTER_RCNN_ANCHORS = [

@@ -9,8 +9,8 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 from safetensors.torch import save_file
 
-from bifocal.backbones.weights import FromFile
 from bifocal.features.extractors import OpenClip
+from bifocal.training.weights import FromFile
 
 SMALL = {
     "embed_dim": 12,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.serving.identity import model_hash
 
 DIM, REGION_DIM = 5, 3
 DESCRIPTION = Description(

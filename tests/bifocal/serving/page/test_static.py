@@ -18,14 +18,14 @@ from snowballstemmer import stemmer
 from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from bifocal.onnx.text.bag_of_words import BagOfWords
+from bifocal.onnx.text.sentences import SentenceReader
+from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.filters import matching_rows
 from bifocal.serving.service.live.description import columns as metadata_columns
 from bifocal.serving.site.contents import describe_column
 from bifocal.serving.site.sentences import NotInBrowsers, describe_readers
-from bifocal.serving.text import SentenceReader
-from bifocal.text.bag_of_words import BagOfWords
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
-from bifocal.text.vocabulary import Vocabulary
 from tests.bifocal.serving.site.static_copy import serve_files
 from tests.browser import open_tab
 

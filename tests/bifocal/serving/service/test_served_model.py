@@ -7,8 +7,8 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from bifocal.search.heatmap import SIDE
-from bifocal.serving.service.phrases import Phrase
+from bifocal.onnx.peak import SIDE
+from bifocal.onnx.pointing.phrases import Phrase
 from bifocal.serving.service.served_model import Heatmap
 
 

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
+from bifocal.onnx.pointing import FOLDER
+from bifocal.onnx.pointing.equations import class_weights, phrase_map, standardize
+from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.pointing import FOLDER
-from bifocal.serving.pointing.equations import class_weights, phrase_map, standardize
-from bifocal.serving.service.phrases import split_phrases
 from bifocal.serving.service.served_model import Heatmap, ServedModel
 from bifocal.serving.site.places import COMPONENTS, encode_image
 from bifocal.serving.site.writer import write_site

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bifocal.onnx.text.bag_of_words import BagOfWords
+from bifocal.onnx.text.wordnet import WordNet
 from bifocal.serving.site.sentences import NotInBrowsers, describe_readers
-from bifocal.text.bag_of_words import BagOfWords
-from bifocal.text.word_vectors.wordnet import WordNet
 
 
 def write_vectorizer(onnx: Path, name: str) -> Path:

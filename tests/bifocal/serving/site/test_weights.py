@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.serving.site.weights import quantize_weights
 
 RANDOM = np.random.default_rng(0)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.identity import model_hash
 from bifocal.serving.service.live.sources import open_served_model
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site import writer as site

@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import torch
 
-from bifocal.convert.skip_thoughts import convert_skip_thoughts
+from bifocal.onnx.text.tokens import tokenize
 from bifocal.text.elmo import Elmo
 from bifocal.text.elmo.format import ElmoOptions
-from bifocal.text.tokens import tokenize
+from bifocal.text.word_vectors.skip_thoughts import convert_skip_thoughts
 
 OTHERS = ("</s>", "New_York", "Gordo", "##")
 """Words of the file that no caption has."""

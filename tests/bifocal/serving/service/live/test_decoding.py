@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.serving.pixels import decode_pixels
+from bifocal.onnx.pixels import decode_pixels
 from bifocal.serving.service.live.decoding import Decoders
 
 SQUARE = {"size": 32, "interpolation": "bicubic"}

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bifocal.serving.limits import Limits
+from bifocal.onnx.limits import Limits
 from tests.bifocal.serving.runs import LoadedSource
 from tests.bifocal.serving.service.clients import SEARCH, client
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.search.heatmap import SIDE
+from bifocal.onnx.heatmaps import HeatmapModel
+from bifocal.onnx.peak import SIDE
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.heatmaps import HeatmapModel
 from tests.bifocal.serving.server import JSON, Server
 
 QUERY = "three red stars on a beach"

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from bifocal.serving.limits import Limits
+from bifocal.onnx.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bifocal.text.fisher import FisherReader, Mixture
+from bifocal.onnx.text.fisher import FisherReader, Mixture
 from bifocal.text.vectorizers import FisherVectors
 from bifocal.text.vectorizers.base import load_vectorizer, save_vectorizer
 

@@ -1,1 +1,0 @@
-"""Converters of published pickle files into formats that hold only data."""

@@ -1,1 +1,0 @@
-"""Layers that encoders of images and of texts share."""

@@ -1,0 +1,165 @@
+"""The exported pointing head of a backbone."""
+
+import hashlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.onnx.damage import read_json
+from bifocal.onnx.image_files import ImageFile, file_bytes
+from bifocal.onnx.pixels import read_squares
+from bifocal.onnx.pointing.equations import (
+    cell_classes,
+    class_presence,
+    class_weights,
+    heatmap,
+    phrase_map,
+    presence_score,
+    probability,
+)
+from bifocal.onnx.pointing.similarity import open_similarity
+from bifocal.onnx.sessions import open_session, run_graph
+
+FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
+"""Folder of the head in an exported model, its graph, and its values."""
+ACCURATE = (448, 640, 896)
+"""Sizes that point better than one, at four times the time of 640 pixels."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a phrase is in an image.
+
+    Attributes:
+        heatmap: (side, side), over the image stretched to a square.
+        probability: calibrated probability that the phrase is in the image; None if it is unknown.
+        present: whether the probability reaches the threshold of the head; True if it is unknown.
+    """
+
+    heatmap: NDArray[np.float32]
+    probability: float | None = None
+    present: bool = True
+
+
+@dataclass(frozen=True)
+class ImageClasses:
+    """Values of an image that all phrases share.
+
+    Attributes:
+        cells: (h, w, K), softened class probabilities of each cell, for each size of the image.
+        presence: (K,), class probabilities of the image.
+    """
+
+    cells: list[Array]
+    presence: Array
+
+
+class ImageHead(ABC):
+    """Part of an exported pointing head that all kinds share: it reads images, and keeps the values of the last one.
+
+    Args:
+        directory: as ``bifocal.export.pointing.export_head`` writes it.
+        graph: file of the graph from pixels to values of the cells.
+        threads: of the graph; 0 for one per core.
+    """
+
+    def __init__(self, directory: Path, graph: str, threads: int) -> None:
+        if not (directory / DESCRIPTION).is_file() or not (directory / graph).is_file():
+            raise FileNotFoundError(f"{directory} has no {DESCRIPTION} or no {graph}: it holds no such pointing head")
+        self.directory = directory
+        self.description = read_json(directory / DESCRIPTION)
+        self.graph = open_session(directory / graph, threads)
+        self.sizes: tuple[int, ...] = tuple(self.description["sizes"])
+        self.sigma: float = self.description["sigma"]
+        self.center: float = self.description["center"]
+        self._last: tuple[tuple[tuple[int, ...], bytes], list[Array]] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def decoder(self) -> Callable[[bytes], list[Array]]:
+        """Function that decodes an image file for ``locate``; another process can call it."""
+        return partial(read_squares, sizes=self.sizes, interpolation=self.description["interpolation"])
+
+    @abstractmethod
+    def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
+        """Return where each phrase is in an image file, or in the squares of one, see ``decoder``.
+
+        The values of the last image are kept, so that a further phrase is fast.
+
+        Raises:
+            ValueError: the file is not a complete image.
+        """
+
+    def cells(self, image: ImageFile | list[Array]) -> list[Array]:
+        """Return the graph's values (h, w, ...) of an image for each size; the last ones are kept."""
+        content = image if isinstance(image, list) else file_bytes(image)
+        hashed = content if isinstance(content, bytes) else b"".join(square.tobytes() for square in content)
+        key = self.sizes, hashlib.sha256(hashed).digest()
+        with self._lock:
+            if self._last is not None and self._last[0] == key:
+                return self._last[1]
+        squares = self.decoder(content) if isinstance(content, bytes) else content
+        found = [run_graph(self.graph, (pixels[None],))[0][0] for pixels in squares]
+        with self._lock:
+            self._last = key, found
+        return found
+
+    def heatmap(self, maps: Sequence[Array], side: int) -> NDArray[np.float32]:
+        """Return the heatmap (side, side) of a phrase's maps (h, w), one for each size."""
+        return heatmap(maps, side, self.sigma, self.center)
+
+
+class PointingHead(ImageHead):
+    """Where a phrase is in an image, and whether: see ``bifocal.localization.heads.ClassMixture``.
+
+    Args:
+        directory: as ``bifocal.export.pointing.export_head`` writes it.
+        sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the sizes of the export.
+        threads: of a graph; 0 for one per core.
+    """
+
+    def __init__(self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0) -> None:
+        super().__init__(directory, GRAPH, threads)
+        self.similarity = open_similarity(directory)
+        self.sizes = tuple(sizes or self.sizes)
+        self.temperature: float = self.description["temperature"]
+        self.slope: float = self.description["slope"]
+        self.offset: float = self.description["offset"]
+        self.threshold: float = self.description["threshold"]
+        self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
+
+    def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
+        read = self.read(image)
+        return [self.place(read, weights, side) for weights in self.weights(phrases)]
+
+    def weights(self, phrases: Sequence[str]) -> Array:
+        """Return the weights (P, K) of the K classes in P phrases."""
+        return class_weights(self.similarity(phrases), self.temperature)
+
+    def place(self, read: ImageClasses, weights: Array, side: int) -> Place:
+        """Return where the phrase with the weights (K,) is in an image."""
+        maps = [phrase_map(classes, weights) for classes in read.cells]
+        known = probability(presence_score(read.presence, weights), self.slope, self.offset)
+        return Place(self.heatmap(maps, side), known, known >= self.threshold)
+
+    def read(self, image: ImageFile | list[Array]) -> ImageClasses:
+        """Return the values of an image; the last ones are kept.
+
+        Raises:
+            ValueError: the file is not a complete image.
+        """
+        logits, kept = self.cells(image), self._read
+        if kept is None or kept[0] is not logits:
+            presence = np.mean([class_presence(values) for values in logits], axis=0)
+            kept = logits, ImageClasses([cell_classes(values) for values in logits], presence)
+            self._read = kept
+        return kept[1]

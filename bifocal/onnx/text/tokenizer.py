@@ -1,0 +1,82 @@
+"""Subword tokens of sentences by a ``tokenizer.json``. Loads without torch, for ``bifocal.onnx``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+TOKENIZER = "tokenizer.json"
+Array = NDArray[Any]
+
+
+class SubwordTokenizer:
+    """Ids of subwords with special tokens, truncated, not padded; ``unknown`` is the id of unknown tokens or 0."""
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        self.tokenizer = tokenizer
+        name = getattr(tokenizer.model, "unk_token", None)
+        self.unknown = (tokenizer.token_to_id(name) if name else None) or 0
+
+    @classmethod
+    def read(cls, file: Path, max_tokens: int | None = None) -> "SubwordTokenizer":
+        """Read a ``tokenizer.json``; ``max_tokens`` includes special tokens, None keeps the truncation of the file."""
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ImportError("tokens of a transformer need tokenizers: pip install tokenizers") from error
+        tokenizer = Tokenizer.from_file(str(file))
+        tokenizer.no_padding()
+        if max_tokens is not None:
+            tokenizer.enable_truncation(max_tokens)
+        return cls(tokenizer)
+
+    def save(self, file: Path) -> None:
+        """Write a ``tokenizer.json`` with the truncation."""
+        self.tokenizer.save(str(file))
+
+    def __len__(self) -> int:
+        return int(self.tokenizer.get_vocab_size())
+
+    def encode(self, sentences: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
+        """Return the ids of each sentence, at least one, and counts as ``EncodedCaptions`` has them."""
+        encodings: list[Encoding] = self.tokenizer.encode_batch(list(sentences))
+        ids = [np.array(encoding.ids or [self.unknown], dtype=np.int32) for encoding in encodings]
+        words = [np.array(encoding.special_tokens_mask) == 0 for encoding in encodings]
+        counts = {
+            "tokens": sum(int(mask.sum()) for mask in words),
+            "empty_captions": sum(not mask.any() for mask in words),
+            "truncated_captions": sum(bool(encoding.overflowing) for encoding in encodings),
+        }
+        if self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "") is not None:
+            counts["unknown_tokens"] = sum(int((row == self.unknown).sum()) for row in ids)
+        return ids, counts
+
+    def special_ids(self) -> tuple[list[int], list[int]]:
+        """Return the special ids before and after the words of a sentence."""
+        encoding = self.tokenizer.encode("a")
+        words = [number for number, special in enumerate(encoding.special_tokens_mask) if not special]
+        first, last = (words[0], words[-1]) if words else (len(encoding.ids), len(encoding.ids))
+        return encoding.ids[:first], encoding.ids[last + 1 :]
+
+    def words(self, sentences: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Return the ids of each sentence without special tokens."""
+        encodings = self.tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        """Return ids (B, T) int64, padded with 0, and lengths (B,) int64."""
+        return pad(self.encode(sentences)[0])
+
+
+def pad(rows: Sequence[Array]) -> tuple[Array, Array]:
+    """Return rows of ids as (B, T) int64, padded with 0, and their lengths (B,) int64."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    ids = np.zeros((len(rows), int(lengths.max(initial=0))), dtype=np.int64)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+    return ids, lengths

@@ -1,0 +1,6 @@
+"""Sources of a backbone's weights, one per file."""
+
+from bifocal.training.weights.from_file import FromFile
+from bifocal.training.weights.pretrained import Pretrained
+from bifocal.training.weights.train_classifier import TrainClassifier
+from bifocal.training.weights.train_on_phrases import TrainOnPhrases

@@ -1,0 +1,62 @@
+"""Base class of weights that exist before the run."""
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from bifocal.backbones.base import Backbone
+from bifocal.backbones.state import WEIGHTS_FILE
+from bifocal.datasets import Dataset
+from bifocal.features.base import FeatureExtractor, FittedExtractor
+from bifocal.features.extraction import NetworkFeatures
+from bifocal.training.weights.base import PreparedWeights, Weights, keep, refuse_shards, restore
+
+
+class Loaded(NamedTuple):
+    """The result of loading weights."""
+
+    digest: str  # SHA-256 of the weights
+    extra: dict[str, Tensor]  # tensors of other modules in the same file, by name
+
+
+class LoadedWeights(Weights):
+    """Weights that are read, not trained."""
+
+    shardable = True
+
+    @abstractmethod
+    def load(self, backbone: Backbone) -> Loaded:
+        """Load the weights into ``backbone``."""
+
+    def prepare(
+        self,
+        extractor: FeatureExtractor,
+        dataset: Dataset,
+        directory: Path,
+        *,
+        batch_size: int,
+        seed: int,
+        sharded: bool = False,
+    ) -> PreparedWeights:
+        digest, extra = self.load(extractor.backbone)
+        if isinstance(extractor, FittedExtractor):
+            if not extra.keys() >= set(extractor.extra_names):
+                refuse_shards("whitening", sharded)
+                if not (directory / WEIGHTS_FILE).is_file():
+                    keep(extractor, directory, _fit(extractor, dataset, batch_size, seed), {})
+                return restore(extractor, directory / WEIGHTS_FILE)
+            extra = {name: extra[name] for name in extractor.extra_names}
+            extractor.load_extra(extra)
+        if extractor.keeps_weights:
+            keep(extractor, directory, extra, {})
+        return PreparedWeights(digest, {})
+
+
+def _fit(extractor: FittedExtractor, dataset: Dataset, batch_size: int, seed: int) -> dict[str, Tensor]:
+    """Fit ``extractor`` on images of the split "train" that are drawn at random, in the order of the dataset."""
+    train = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
+    rows = sorted(np.random.default_rng(seed).permutation(len(train))[: extractor.fit_images])
+    return extractor.fit(NetworkFeatures(extractor, dataset, batch_size).batches([train[row] for row in rows]))

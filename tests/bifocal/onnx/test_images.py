@@ -1,0 +1,207 @@
+"""Decoding and checking of image files."""
+
+import hashlib
+import struct
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bifocal.onnx.images import inspect_image, open_image
+
+LIMIT = 50_000_000
+WIDTH, HEIGHT = 24, 16
+GRAY = np.linspace(0, 65535, WIDTH * HEIGHT).reshape(HEIGHT, WIDTH).astype(np.uint16)
+
+
+def save_gradient(path: Path, mode: str, **options: object) -> Path:
+    """Save a gradient, dark on the left and light on the right, in one of Pillow's modes."""
+    line = np.linspace(0, 255, WIDTH).astype(np.uint8)
+    pixels = np.repeat(np.tile(line, (HEIGHT, 1))[..., None], 3, axis=2)
+    Image.fromarray(pixels).convert(mode, palette=Image.Palette.ADAPTIVE).save(path, **options)
+    return path
+
+
+def brightness(image: Image.Image) -> np.ndarray:
+    return np.asarray(image.convert("L"), dtype=float)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("rgb.jpg", "RGB"),
+        ("cmyk.jpg", "CMYK"),
+        ("gray.jpg", "L"),
+        ("palette.png", "P"),
+        ("palette.gif", "P"),
+        ("rgb.bmp", "RGB"),
+        ("rgb.tif", "RGB"),
+        ("rgb.webp", "RGB"),
+        ("alpha.png", "RGBA"),
+    ],
+)
+def test_every_format_and_mode_opens_as_the_same_rgb_image(tmp_path, name, mode):
+    path = save_gradient(tmp_path / name, mode)
+    image = open_image(path)
+    assert (image.mode, image.size) == ("RGB", (WIDTH, HEIGHT))
+    columns = brightness(image).mean(axis=0)
+    np.testing.assert_allclose(columns, np.linspace(0, 255, WIDTH), atol=12)
+
+
+def test_bilevel_image_opens_as_black_and_white(tmp_path):
+    path = save_gradient(tmp_path / "bilevel.png", "1")
+    assert set(np.unique(np.asarray(open_image(path)))) == {0, 255}
+
+
+@pytest.mark.parametrize("name", ["gray.png", "gray.tif", "gray.pgm"])
+def test_16_bit_gray_is_scaled_to_8_bits(tmp_path, name):
+    path = tmp_path / name
+    Image.fromarray(GRAY).save(path)
+    expected = np.floor(GRAY / 65535 * 255 + 1e-9)
+    np.testing.assert_array_equal(brightness(open_image(path)), expected)
+
+
+def test_16_bit_color_is_read(tmp_path):
+    rows = b"".join(b"\0" + struct.pack(">3H", 65535, 32768, 0) * WIDTH for _ in range(HEIGHT))
+    path = tmp_path / "color16.png"
+    path.write_bytes(png(WIDTH, HEIGHT, depth=16, color=2, data=rows))
+    assert np.unique(np.asarray(open_image(path)).reshape(-1, 3), axis=0).tolist() == [[255, 128, 0]]
+
+
+def test_animation_opens_as_its_first_frame(tmp_path):
+    path = tmp_path / "animated.gif"
+    frames = [Image.new("RGB", (WIDTH, HEIGHT), color) for color in ("red", "blue")]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    assert open_image(path).getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_conversion_in_bands_equals_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("bifocal.onnx.images.BAND", 3 * WIDTH)
+    for name, mode in (("a.png", "RGBA"), ("b.jpg", "CMYK"), ("c.png", "LA"), ("d.gif", "P")):
+        path = save_gradient(tmp_path / name, mode)
+        with Image.open(path) as image:
+            opaque = image.convert("RGB" if mode in ("CMYK", "P") else "RGBA").convert("RGB")
+        np.testing.assert_array_equal(np.asarray(open_image(path)), np.asarray(opaque))
+
+
+def test_exif_rotation_is_applied(tmp_path):
+    path = tmp_path / "rotated.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: the top of the scene is the right side of the file
+    save_gradient(path, "RGB", exif=exif, quality=95)
+    upright = open_image(path)
+    assert upright.size == (HEIGHT, WIDTH)
+    assert np.all(np.diff(brightness(upright).mean(axis=1)) > 0)  # left of the file is now the top
+    file = inspect_image(path, LIMIT)
+    assert (file.width, file.height) == (HEIGHT, WIDTH)
+
+
+def test_transparent_pixels_are_white(tmp_path):
+    path = tmp_path / "clear.png"
+    Image.new("RGBA", (WIDTH, HEIGHT), (200, 0, 0, 0)).save(path)
+    assert open_image(path).getpixel((0, 0)) == (255, 255, 255)
+
+
+def png(width: int, height: int, *, depth: int = 8, color: int = 0, data: bytes = b"") -> bytes:
+    def chunk(tag: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + tag + content + struct.pack(">I", zlib.crc32(tag + content))
+
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+
+def jpeg(path: Path) -> bytes:
+    noise = np.random.default_rng(0).integers(0, 256, size=(64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda path: b"", "empty"),
+        (lambda path: b"<html>404 not found</html>", "not an image in a supported format"),
+        (lambda path: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image in a supported format"),
+        (lambda path: jpeg(path)[:-1000], "truncated"),
+        (lambda path: jpeg(path)[:200], "cannot be decoded"),
+        (lambda path: png(WIDTH, HEIGHT, data=b"\0" * 20), "cannot be decoded"),
+        (lambda path: png(WIDTH, HEIGHT)[:20], "cannot be decoded|not an image in a supported format"),
+        (lambda path: png(30_000, 30_000, depth=1, data=b"\0" * 10), "pixels"),
+        (lambda path: png(10_000, 8_000, depth=1, data=b"\0" * 10), "10000 x 8000 pixels, more than max_pixels"),
+    ],
+    ids=["zero-byte", "html", "eps", "cut jpeg", "cut header", "short png", "cut png", "bomb", "over the limit"],
+)
+def test_incomplete_image_is_rejected_with_the_reason(tmp_path, content, reason):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(content(path))
+    with pytest.raises(ValueError, match=reason):
+        inspect_image(path, LIMIT)
+    with pytest.raises(ValueError, match=rf"photo\.jpg: .*({reason})"):
+        open_image(path, LIMIT)
+
+
+def test_large_image_is_rejected_by_its_header(tmp_path):
+    # The file has all of its 900 million pixels, compressed: decoding them would take a second and 900 MB.
+    path = tmp_path / "bomb.png"
+    row = b"\0" * (1 + 30_000 // 8)
+    path.write_bytes(png(30_000, 30_000, depth=1, data=row * 30_000))
+    start = time.process_time()
+    with pytest.raises(ValueError, match="pixels"):
+        inspect_image(path, LIMIT)
+    assert time.process_time() - start < 0.2
+
+
+@pytest.mark.parametrize(("value", "reason"), [(0.5, "floating-point"), (-1, "32-bit"), (65536, "32-bit")])
+def test_pixels_of_unknown_range_are_rejected(tmp_path, value, reason):
+    path = tmp_path / "depth.tif"
+    dtype = np.float32 if isinstance(value, float) else np.int32
+    Image.fromarray(np.full((HEIGHT, WIDTH), value, dtype=dtype)).save(path)
+    with pytest.raises(ValueError, match=reason):
+        open_image(path)
+
+
+@pytest.mark.parametrize("name", ["absent.jpg", "."])
+def test_missing_file_is_rejected(tmp_path, name):
+    with pytest.raises(ValueError, match=r"No such file|Is a directory"):
+        inspect_image(tmp_path / name, LIMIT)
+
+
+def test_inspection_hashes_and_copies_the_bytes(tmp_path, photograph):
+    path = photograph(tmp_path / "a.jpg")
+    copy = tmp_path / "deep" / "er" / "a.jpg"
+    file = inspect_image(path, LIMIT, copy=copy)
+    assert copy.read_bytes() == path.read_bytes()
+    assert file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_image_of_another_size_is_rejected_and_not_copied(tmp_path, photograph):
+    path = photograph(tmp_path / "a.jpg", width=24, height=16)
+    with pytest.raises(ValueError, match=r"24 x 16 pixels, but its boxes refer to \(16, 24\)"):
+        inspect_image(path, LIMIT, size=(16, 24), copy=tmp_path / "copy.jpg")
+    assert not (tmp_path / "copy.jpg").exists()
+
+
+@pytest.mark.parametrize("suffix", ["avif", "heic"])
+def test_photographs_of_phones_are_decoded(suffix: str, tmp_path: Path) -> None:
+    from bifocal.onnx.image_formats import image_formats
+
+    assert {"AVIF", "HEIF"} <= set(image_formats())  # registers the encoder too
+    path = tmp_path / f"photo.{suffix}"
+    Image.new("RGB", (64, 32), (200, 40, 20)).save(path, quality=90)
+    image = open_image(path)
+    assert image.size == (64, 32)
+    assert np.abs(np.asarray(image, dtype=int) - (200, 40, 20)).max() < 12
+
+
+def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bifocal.datasets import image_formats
+
+    path = tmp_path / "photo.heic"
+    Image.new("RGB", (64, 32)).save(path)
+    monkeypatch.setattr("bifocal.onnx.image_header.image_formats", lambda: image_formats.ALWAYS)
+    monkeypatch.setattr(image_formats, "image_formats", lambda: image_formats.ALWAYS)
+    with pytest.raises(ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"):
+        open_image(path)
