@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,14 +13,27 @@ from safetensors import SafetensorError
 
 from runtime.redaction import print_traceback, redact
 
-TERMINATION_LOG, TERMINATION_BYTES = Path("/dev/termination-log"), 4096
 KEEP_FREED_MEMORY = {-4: 0, -1: -1}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc's mallopt
+TERMINATION_LOG, TERMINATION_BYTES = "BIFOCAL_TERMINATION_LOG", 4096
+"""Variable with the file whose text Kubernetes shows for an ended pod, and Argo for a failed task; bytes shown."""
+CGROUP = Path("/sys/fs/cgroup")
+COUNTERS = (
+    ("memory.peak", "memory.max"),
+    ("memory.current", "memory.max"),  # Linux before 5.19
+    ("memory/memory.max_usage_in_bytes", "memory/memory.limit_in_bytes"),  # cgroup v1
+)
+MEMORY_SECONDS = 0.25
 
 
 def run(main: click.Command, name: str) -> None:
     """Run ``main`` as the program ``name``; print errors that a user can fix without traceback, and no credentials."""
     # While torch and MLflow are imported, collections find nothing and take a sixth of the time.
     gc.set_threshold(10_000, 50, 10)
+    log = Path(os.environ[TERMINATION_LOG]) if TERMINATION_LOG in os.environ else None
+    ended = threading.Event()
+    reporter = threading.Thread(target=report_memory, args=[log, ended], daemon=True)
+    if log is not None and os.environ.get("LOCAL_RANK", "0") == "0":
+        reporter.start()
     try:
         main(prog_name=name)
     except Exception as error:
@@ -27,7 +41,12 @@ def run(main: click.Command, name: str) -> None:
             click.secho(redact(f"error: {error}"), fg="red", err=True)
         else:
             print_traceback()
-        _report_to_kubernetes(str(error) if known else repr(error))
+        if log is not None:
+            ended.set()
+            if reporter.is_alive():
+                reporter.join()
+            with suppress(OSError):
+                log.write_bytes(redact(str(error) if known else repr(error)).encode()[:TERMINATION_BYTES])
         sys.exit(1)
     finally:
         # Python visits every object when it exits, for up to a second. Triton reports frozen objects as leaks.
@@ -35,11 +54,33 @@ def run(main: click.Command, name: str) -> None:
             gc.freeze()
 
 
-def _report_to_kubernetes(message: str) -> None:
-    """Write the message that Kubernetes shows for a failed pod, and Argo for its task; do nothing outside a pod."""
-    if "KFP_POD_NAME" in os.environ and TERMINATION_LOG.exists():
-        with suppress(OSError):
-            TERMINATION_LOG.write_bytes(redact(message).encode()[:TERMINATION_BYTES])
+def report_memory(log: Path, ended: threading.Event) -> None:
+    """Write peak and limit of the memory to a file until it has an error: a step that the kernel kills writes none."""
+    highest, written = 0, ""
+    with suppress(OSError):
+        while not written or log.read_text() == written:
+            used, limit = memory()
+            highest = max(highest, used)
+            text = f"memory: peak {highest / 2**30:.2f} GiB, limit {limit / 2**30:.2f} GiB"
+            if text != written:
+                log.write_text(text)
+                written = text
+            if ended.wait(MEMORY_SECONDS):
+                return
+
+
+def memory() -> tuple[int, int]:
+    """Return peak and limit of the memory in bytes: of the container, else of this process and the machine."""
+    import resource  # Windows has none
+
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for counters in COUNTERS:
+        with suppress(OSError, ValueError):  # no such file, or "max" for no limit
+            peak, limit = (int((CGROUP / name).read_text()) for name in counters)
+            if limit < machine:
+                return peak, limit
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, machine
 
 
 def keep_freed_memory() -> None:

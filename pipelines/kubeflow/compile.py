@@ -21,6 +21,7 @@ from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
 from runtime.kubeflow.node_settings import SETTINGS
+from runtime.process import TERMINATION_LOG
 from runtime.s3.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.s3.uri import is_remote
 from runtime.shared_store import VARIABLE as STORE_FOLDER
@@ -42,6 +43,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         **resources.environment,
         "BIFOCAL_GIT_COMMIT": revision,
         "BIFOCAL_PIPELINE": sha256(identity.encode()).hexdigest()[:16],
+        TERMINATION_LOG: "/dev/termination-log",
     }
     if resources.checkpoints:
         environment[CHECKPOINTS_FOLDER] = resources.checkpoints

@@ -1,6 +1,7 @@
 """One task of a local run: attempts until one succeeds; kfp.local has the cache, makes messages and reads outputs."""
 
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,9 +19,12 @@ from kfp.local.placeholder_utils import replace_placeholders
 from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
 from pipelines.local.engine import Engine, Pod
+from runtime.process import TERMINATION_LOG
 
 OUTPUT_FILE = "executor_output.json"
 """File that a step writes at its end, by kfp.local's name."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a killed process and container."""
 
 
 class State(StrEnum):
@@ -119,10 +123,14 @@ class TaskRunner:
         )
         inputs = [Path(value.uri) for value in arguments.values() if isinstance(value, Artifact)]
         environment = {entry["name"]: entry["value"] for entry in container.get("env", [])}
-        environment["KFP_RUN_ID"] = self.run_id
+        message_file = folder / "termination-log"
+        environment |= {"KFP_RUN_ID": self.run_id, TERMINATION_LOG: str(message_file)}
         ended = self.engine.run(Pod(folder, inputs, container["image"], command, environment, timeout, log))
         if ended.late:
             return {}, f"killed after {timeout:g} s"
+        if ended.code in KILLED:
+            memory = message_file.read_text() if message_file.is_file() else "memory: unknown"
+            return {}, f"killed (exit code {ended.code}), mostly because memory is short; {memory}"
         if ended.code:
             return {}, f"exit code {ended.code}"
         try:

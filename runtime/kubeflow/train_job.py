@@ -48,7 +48,7 @@ class TrainJob:
             if condition["type"] == constants.TRAINJOB_COMPLETE:
                 self._delete()
                 return
-            reason = f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+            reason = ", ".join(filter(None, [condition.get("reason"), condition.get("message"), *self._exits()]))
             log = self._log()
             self._delete()
             raise JobError(f"the TrainJob {self.name} failed ({reason}); end of the log of node 0:\n{log}")
@@ -98,6 +98,22 @@ class TrainJob:
         except RuntimeError as error:
             if _status(error) != 404:
                 log_line(f"warning: the TrainJob {self.name} remains: {_explain(error)}")
+
+    def _exits(self) -> list[str]:
+        """Return why containers failed, such as ``OOMKilled`` with the memory that a stage reports."""
+        backend, labels = self.client.backend, constants.POD_LABEL_SELECTOR.format(trainjob_name=self.name)
+        try:
+            pods = self._retry(lambda: backend.core_api.list_namespaced_pod(backend.namespace, label_selector=labels))
+        except (ApiException, OSError):
+            return []
+        states = [
+            (pod.metadata.name, state.terminated)
+            for pod in pods.items
+            for status in pod.status.container_statuses or ()
+            for state in (status.state, status.last_state)
+            if state and state.terminated and state.terminated.exit_code
+        ]
+        return [f"{pod}: {end.reason} (exit code {end.exit_code}): {end.message}" for pod, end in states]
 
     def _log(self) -> str:
         try:

@@ -1,11 +1,15 @@
 """Process of a program or a stage: its exit, and its memory."""
 
 import os
+import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from runtime import process
 
 MEGABYTES = 128
 PROGRAM = f"""
@@ -41,3 +45,31 @@ def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(triton:
     environment = os.environ | {"PYTHONPATH": places}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(not triton)]
+
+
+@pytest.mark.parametrize(
+    ("counters", "expected"),
+    [
+        ({"memory.peak": "2147483648", "memory.max": "3221225472"}, "memory: peak 2.00 GiB, limit 3.00 GiB"),
+        ({"memory.current": "1073741824", "memory.max": "3221225472"}, "memory: peak 1.00 GiB, limit 3.00 GiB"),
+        (
+            {"memory/memory.max_usage_in_bytes": "1073741824", "memory/memory.limit_in_bytes": "2147483648"},
+            "memory: peak 1.00 GiB, limit 2.00 GiB",
+        ),
+        ({"memory.peak": "2147483648", "memory.max": "max"}, None),
+        ({}, None),
+    ],
+)
+def test_memory_is_that_of_a_container_with_a_limit_else_of_process_and_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counters: dict[str, str], expected: str | None
+) -> None:
+    monkeypatch.setattr(process, "CGROUP", tmp_path)
+    (tmp_path / "memory").mkdir()
+    for name, value in counters.items():
+        (tmp_path / name).write_text(f"{value}\n")
+    file, ended = tmp_path / "termination-log", threading.Event()
+    ended.set()
+    process.report_memory(file, ended)
+    own = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    assert file.read_text() == (expected or f"memory: peak {own:.2f} GiB, limit {machine:.2f} GiB")

@@ -1,9 +1,10 @@
 """Local runs: the graph with a fake engine, then the small pipeline with real stages."""
 
+import re
 import signal
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
 from pipelines.local import runner
 from pipelines.local.engine import Exit, Pod
+from pipelines.local.host_engine import HostEngine
 from pipelines.local.runner import LocalRun
 from pipelines.local.task import State
 from tests.pipelines.compiled import REVISION, compile_text
@@ -175,6 +177,36 @@ def test_an_output_that_kubeflow_rejects_fails_the_task(tmp_path: Path, text: st
     states, _ = execute(tmp_path, Engine())
     assert states["prepare-dataset"] is State.FAILED
     assert states["extract-features"] is State.OMITTED
+
+
+TOO_MUCH = """
+import click, os, signal, time
+from runtime.process import run
+
+def grow():
+    block = b"x" * 500_000_000
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+run(click.Command("grow", callback=grow), "grow")
+"""
+
+
+def test_a_step_that_lacks_memory_is_named_with_its_peak_and_its_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Engine(FakeEngine):
+        def run(self, pod: Pod) -> Exit:
+            if pod.command[3] != "evaluate":
+                return super().run(pod)
+            return HostEngine({}).run(replace(pod, command=["python", "-c", TOO_MUCH], timeout=60.0))
+
+    states, _ = execute(tmp_path, Engine())
+    assert states["evaluate"] is State.FAILED
+    expected = r"evaluate failed after \d attempts: killed \(exit code -9\), mostly because memory is short; memory: "
+    found = re.search(expected + r"peak (\S+) GiB, limit (\S+) GiB", capsys.readouterr().out)
+    assert found is not None
+    assert 0.45 < float(found[1]) < float(found[2])
 
 
 def test_attempts_without_an_output_are_deleted_and_others_are_kept(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def workflow(*nodes: dict[str, str], phase: str) -> dict[str, Any]:
     return {"status": {"nodes": {str(number): entry for number, entry in enumerate([graph, *inner])}}}
 
 
+OOM = "main: OOMKilled (exit code 137): memory: peak 3.98 GiB, limit 4.00 GiB"
+"""Argo's reason, with the text that the step left in the termination log."""
 RETRIED = (
     node("evaluate", "DAG", "Succeeded"),
     node("evaluate.executor", "Retry", "Succeeded"),
@@ -85,7 +87,7 @@ RETRIED = (
 LOST = (
     node("train-embedding", "DAG", "Failed"),
     node("train-embedding.executor", "Retry", "Failed", "No more retries left"),
-    node("train-embedding.executor(1)", "Pod", "Failed", "main: OOMKilled (exit code 137)", "2026-01-01T02:00:00Z"),
+    node("train-embedding.executor(1)", "Pod", "Failed", OOM, "2026-01-01T02:00:00Z"),
     node("train-embedding.executor(0)", "Pod", "Failed", "main: Error (exit code 1): no GPU", "2026-01-01T01:00:00Z"),
 )
 
@@ -107,7 +109,8 @@ def test_a_notice_names_the_task_the_last_reason_and_the_page() -> None:
     Server.workflows = [workflow(*RETRIED, *LOST, phase="Failed")]
     assert send("FAILED") == {"notices": 1}
     page = "https://kubeflow.example/#/runs/details/run-1"
-    assert [f"bifocal-x failed: train-embedding: main: OOMKilled (exit code 137), {page}"] == MESSAGES
+    advice = "(raise the memory of the step in resources.yaml)"
+    assert [f"bifocal-x failed: train-embedding: {OOM} {advice}, {page}"] == MESSAGES
     assert ENDED == [False]
 
 

@@ -127,6 +127,19 @@ def test_failed_job_is_an_error_and_is_deleted(tmp_path: Path, cluster: Cluster)
     assert cluster.deleted == cluster.created
 
 
+def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(tmp_path: Path, cluster: Cluster) -> None:
+    memory = "memory: peak 7.98 GiB, limit 8.00 GiB"
+    end_of_container = {"exitCode": 137, "reason": "OOMKilled", "message": memory}
+    status = {
+        "name": "node", "image": "x", "imageID": "x", "ready": False, "restartCount": 0,
+        "state": {"terminated": end_of_container},
+    }  # fmt: skip
+    cluster.pods = [{"metadata": {"name": "node-0-1"}, "status": {"containerStatuses": [status]}}]
+    cluster.on_poll = lambda job: end(job, "Failed")
+    with pytest.raises(ValueError, match=rf"failed \(Test, node-0-1: OOMKilled \(exit code 137\): {memory}\)"):
+        train(tmp_path, cluster)
+
+
 def test_job_that_takes_too_long_is_deleted(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTINGS, NODES.model_copy(update={"timeout": 1}).model_dump_json())
     cluster.on_poll = lambda job: None

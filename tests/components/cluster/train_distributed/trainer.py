@@ -63,6 +63,7 @@ class Cluster:
         faults: status codes of the next requests for TrainJobs; 0 closes the connection, 200 is not a fault.
         on_poll: called with a job that runs before each answer, such as to end it.
         polls_until_gone: requests that a deleted job still answers, with a ``deletionTimestamp``.
+        pods: pods of every job.
     """
 
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class Cluster:
     faults: list[int] = field(default_factory=list)
     on_poll: Callable[[dict[str, Any]], None] = lambda job: None
     polls_until_gone: int = 0
+    pods: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
     def client(self) -> TrainerClient:
@@ -146,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         elif "/clustertrainingruntimes/" in path:
             status, answer = 200, RUNTIME
         elif path.endswith("/pods"):
-            status, answer = 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
+            status, answer = 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.cluster.pods}
         text = json.dumps(answer).encode()
         self.send_response(status, answer.get("reason"))
         self.send_header("Content-Type", "application/json")
