@@ -124,7 +124,7 @@ check: setup
 	python -m benchmarks render --check
 	python .ci/size.py
 
-# Lines of Python by room, and the budget of each layer.
+# Lines of Python, files and their median by room, and the budget of lines.
 size:
 	$(PYTHON) .ci/size.py
 
