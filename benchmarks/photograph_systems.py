@@ -26,7 +26,7 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import dual_encoder, embed, embed_images, is_dual_encoder
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.validators.recall import recall_metrics
+from bifocal.training.validators import recall_metrics
 from runtime import parameters
 
 ROWS_FILE = ROOT / "benchmarks" / "quality" / "leaderboard_flickr8k.yaml"

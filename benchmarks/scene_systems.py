@@ -23,7 +23,7 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.cca import caption_blocks, fit_cca
-from bifocal.training.validators.recall import model_ranks, recall_metrics
+from bifocal.training.validators import model_ranks, recall_metrics
 from components import catalog
 from runtime import parameters
 from runtime.artifacts import MANIFEST

@@ -1,9 +1,9 @@
 """Parts by name: ``build("bifocal.losses", {"name": "HardestTripletLoss", "margin": 0.3})``.
 
-A part is a public class that a package's ``__init__`` imports, or that ``register`` adds, or any class of an importable
-module, named ``module:Class``. A reference to a part is its
-name, a mapping ``{"name": ..., argument: value}``, or an object with the attributes ``name`` and ``arguments``. A class
-whose arguments are parts declares the package of each, and receives built objects:
+A part is a public class that a package's ``__init__`` imports or a module's ``__all__`` names, or that ``register``
+adds, or any class of an importable module, named ``module:Class``. A reference to a part is its name, a mapping
+``{"name": ..., argument: value}``, or an object with the attributes ``name`` and ``arguments``. A class whose arguments
+are parts declares the package of each, and receives built objects:
 ``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``.
 """
 
@@ -67,11 +67,13 @@ def register(package: str) -> Callable[[T], T]:
 
 
 def _library_parts(package: str) -> dict[str, type]:
-    library = package.partition(".")[0]
+    library, module = package.partition(".")[0], import_module(package)
+    public = getattr(module, "__all__", vars(module))
     return {
         name: part
-        for name, part in vars(import_module(package)).items()
-        if inspect.isclass(part)
+        for name, part in vars(module).items()
+        if name in public
+        and inspect.isclass(part)
         and part.__module__.partition(".")[0] == library
         and not name.startswith("_")
         and not inspect.isabstract(part)

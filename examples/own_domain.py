@@ -24,7 +24,7 @@ from bifocal.losses import InfoNCELoss
 from bifocal.report.plots import plot_bars
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.blending import choose_blend
+from bifocal.training.members import choose_blend
 from bifocal.training.schedules import Cosine
 
 DIM, SIDE = 64, 64

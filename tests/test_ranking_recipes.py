@@ -9,8 +9,7 @@ from bifocal.ranking_heads.serialization import build_ranking_model
 from bifocal.registry import build
 from bifocal.scores import Scores
 from bifocal.sorters import PositionwiseLSTMSorter
-from bifocal.training.freezing import check_module_names
-from bifocal.training.optimizers import build_optimizer, parameter_groups
+from bifocal.training.optimizers import build_optimizer, check_module_names, parameter_groups
 from components.catalog import configurable_components
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.parameters import load, validate

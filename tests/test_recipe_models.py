@@ -21,8 +21,7 @@ from bifocal.registry import build, get
 from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers import ElmoLayers, MeanWordVectors
-from bifocal.training.freezing import apply_freezing, check_module_names
-from bifocal.training.optimizers import build_optimizer
+from bifocal.training.optimizers import apply_freezing, build_optimizer, check_module_names
 from components.catalog import configurable_components
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.parameters import load, validate

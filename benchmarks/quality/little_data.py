@@ -33,8 +33,8 @@ from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.query_bank import training_bank
-from bifocal.training.validators.recall import recall_metrics
+from bifocal.training.members import training_bank
+from bifocal.training.validators import recall_metrics
 
 SIDE, VAL = 3, 1000
 EPOCHS, DIM, LEARNING_RATE = 6, 256, 0.002

@@ -30,7 +30,7 @@ from bifocal.scores import Scores
 from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.validators.recall import model_ranks, recall_metrics
+from bifocal.training.validators import model_ranks, recall_metrics
 
 TRAIN, DIM, IMAGES, EPOCHS = 5000, 512, 192, 8
 STANDARD: dict[str, Any] = {"temperature": 0.07, "images": IMAGES, "captions": 5, "epochs": EPOCHS, "warmup": 0.05}

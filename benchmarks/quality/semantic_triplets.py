@@ -29,7 +29,7 @@ from bifocal.models.embedding import dual_encoder, embed_images
 from bifocal.registry import build
 from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.validators.recall import model_ranks, recall_metrics
+from bifocal.training.validators import model_ranks, recall_metrics
 
 ROW = "semantic retrieval (V+T)"
 TRAIN = 5000

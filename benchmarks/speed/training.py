@@ -31,8 +31,8 @@ from bifocal.text.vectorizers.base import write_text
 from bifocal.training import FitOptions, TrainingPhase, fit
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.batches.base import PreparedBatches
-from bifocal.training.checkpoints.state import save_checkpoint
-from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.checkpoints import save_checkpoint
+from bifocal.training.validators import RecallValidator
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10

@@ -13,8 +13,8 @@ from torch import nn
 from bifocal.ranking_heads.labeled import GroupPredictions, LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.ranking_heads.training import fit_head, predict
-from bifocal.training.freezing import FreezeSchedule, check_module_names
 from bifocal.training.loop import Row
+from bifocal.training.optimizers import FreezeSchedule, check_module_names
 from bifocal.training.schedules import Constant, Schedule
 
 

@@ -15,11 +15,10 @@ from bifocal.models.batch import to_device
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
-from bifocal.training.checkpoints.state import RunState
-from bifocal.training.freezing import FreezeSchedule, apply_freezing
+from bifocal.training.checkpoints import RunState
 from bifocal.training.gradients import CachedEncodings, batch_norms
 from bifocal.training.loop import Row, TrainingTask, run_epochs
-from bifocal.training.optimizers import build_optimizer, parameter_groups
+from bifocal.training.optimizers import FreezeSchedule, apply_freezing, build_optimizer, parameter_groups
 from bifocal.training.precision import Precision, autocast_for
 from bifocal.training.schedules import Constant, Schedule
 

@@ -6,18 +6,17 @@ from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
     from bifocal.training.distributed import World, torchrun_world
-    from bifocal.training.fitting import FitOptions, TrainingPhase, fit
+    from bifocal.training.fitting import FitOptions, TrainingPhase, fit, train_phases
     from bifocal.training.gradients import recompute_activations
     from bifocal.training.inputs import TrainingInputs, new_model
     from bifocal.training.loop import TrainingTask, run_epochs
-    from bifocal.training.phases import train_phases
     from bifocal.training.precision import Precision
     from bifocal.training.preparation import prepare_inputs
 else:
     _MODULES = {
         "World": "distributed", "torchrun_world": "distributed", "FitOptions": "fitting", "TrainingPhase": "fitting",
         "fit": "fitting", "Precision": "precision", "recompute_activations": "gradients", "TrainingInputs": "inputs",
-        "new_model": "inputs", "TrainingTask": "loop", "run_epochs": "loop", "train_phases": "phases",
+        "new_model": "inputs", "TrainingTask": "loop", "run_epochs": "loop", "train_phases": "fitting",
         "prepare_inputs": "preparation",
     }  # fmt: skip
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

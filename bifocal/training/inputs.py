@@ -14,7 +14,7 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.inputs import input_identity
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer
-from bifocal.training.pairs import PhraseBoxPairs
+from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.precision import Precision
 
 

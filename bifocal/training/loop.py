@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from bifocal.progress import log_line, track
-from bifocal.training.checkpoints.sigterm import sigterm_guard
-from bifocal.training.checkpoints.state import Progress, RunState
+from bifocal.training.checkpoints import Progress, RunState, sigterm_guard
 from bifocal.training.schedules import Constant, Schedule
 
 T = TypeVar("T")

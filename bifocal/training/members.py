@@ -1,20 +1,26 @@
-"""Training of one model, or of several members with different seeds as one model."""
+"""Training of one model or of several members as one, the weight of residual heads, and the hubness bank."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import torch
+from torch import nn
+
+from bifocal.hubness.bank import HubnessBank
+from bifocal.layers import ResidualMap
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
+from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.progress import log_line
-from bifocal.training.blending import choose_blend
 from bifocal.training.distributed import World
-from bifocal.training.fitting import FitOptions, TrainingPhase
+from bifocal.training.fitting import FitOptions, TrainingPhase, TrainingResult, train_phases
 from bifocal.training.initialization.base import Initialization, initialize
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.loop import Row
-from bifocal.training.phases import TrainingResult, train_phases
+from bifocal.training.precision import embedding_cast
 from bifocal.training.validators import Recall
 
 MEMBER_SEED = 1009
@@ -97,3 +103,48 @@ def train_members(
         metrics["validation_recall_sum"] = validate(joined)
     history = [row for result in results for row in result.history]
     return TrainedMembers(joined, history, {"best_epoch": results[0].best["epoch"]} | metrics)
+
+
+BLENDS = tuple(step / 10 for step in range(11))
+"""Candidates. Weight 0 gives the model without its heads."""
+
+
+def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:
+    """Set the weight of all residual heads to the candidate of the highest recall sum on "val"; return both."""
+    heads = [module for module in model.modules() if isinstance(module, ResidualMap)]
+    if not heads:
+        return {}
+    validate, sums = Recall().prepare(inputs), dict[float, float]()
+    for blend in BLENDS:
+        set_blend(model, blend)
+        sums[blend] = validate(model)["recall_sum"]
+    best = max(sums, key=lambda blend: sums[blend])
+    set_blend(model, best)
+    return {"blend": best, "validation_blended": sums[best], "validation_zero_shot": sums[0.0]}
+
+
+def set_blend(model: nn.Module, blend: float) -> None:
+    for module in model.modules():
+        if isinstance(module, ResidualMap):
+            module.blend.fill_(blend)
+
+
+BANK_SIZE = 4096
+"""Captions, and images, of a bank: at d = 1024 the file has 16 MB."""
+
+
+def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: int) -> HubnessBank | None:
+    """Return at most 4,096 random captions and images of "train", if there are captions and single image vectors."""
+    if correction is None or not is_dual_encoder(model):
+        return None
+    pairs, encoder = inputs.captions("train"), dual_encoder(model)
+    if not len(pairs):
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    captions = torch.randperm(len(pairs), generator=generator)[:BANK_SIZE].sort().values
+    images = torch.randperm(len(pairs.image_ids), generator=generator)[:BANK_SIZE].sort().values
+    rows = torch.from_numpy(inputs.features.rows([pairs.image_ids[row] for row in images.tolist()]))
+    with embedding_cast(model, inputs.precision):
+        image_vectors = embed_images(encoder, (inputs.features.gather(some) for some in rows.split(BATCH)))
+        caption_vectors = embed_texts(encoder, (pairs.caption_text(some) for some in captions.split(BATCH)))
+    return HubnessBank.build(caption_vectors.numpy(), image_vectors.numpy(), correction)

@@ -1,13 +1,56 @@
-"""Optimizers of ``torch.optim`` by name, and groups of parameters with their own learning rate and weight decay."""
+"""Optimizers by name, groups of parameters, frozen modules, and averaged weights: what a step changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 from bifocal import registry
-from bifocal.training.freezing import check_module_names, most_specific_rule
+
+FreezeSchedule = Mapping[str, int | None]
+"""``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0; None: always."""
+
+
+def check_module_names(model: nn.Module, names: Iterable[str], argument: str = "frozen_until") -> None:
+    """Raise ``ValueError`` if ``argument`` names a module or parameter that the model lacks."""
+    known = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
+    for name in names:
+        if name not in known:
+            # List only the siblings: all names of a backbone would fill the screen.
+            parent = name.rpartition(".")[0]
+            siblings = {other for other in known if other.rpartition(".")[0] == parent}
+            siblings = siblings or {child for child, _ in model.named_children()}
+            raise ValueError(f"{argument}: the model has no {name!r}; {registry.suggest(name, siblings)}")
+
+
+def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:
+    """Set ``model`` to training mode, and freeze the modules whose epoch has not come.
+
+    The most specific name wins. A frozen module does not change at all: its parameters get no gradient, and its buffers
+    (the statistics of batch norm) stay in evaluation mode. Other modules keep their ``requires_grad``.
+    """
+    model.train()
+    for name, parameter in model.named_parameters():
+        rule = most_specific_rule(name, frozen_until)
+        if rule is not None:
+            parameter.requires_grad_(_trains(frozen_until[rule], epoch))
+    for name, module in model.named_modules():
+        rule = most_specific_rule(name, frozen_until)
+        if rule is not None and any(True for _ in module.buffers(recurse=False)):
+            module.train(_trains(frozen_until[rule], epoch))
+
+
+def most_specific_rule(name: str, module_names: Iterable[str]) -> str | None:
+    """Return the longest of ``module_names`` that is ``name`` or a parent of it; None if there is none."""
+    rules = [rule for rule in module_names if name == rule or name.startswith(rule + ".")]
+    return max(rules, key=len, default=None)
+
+
+def _trains(first_epoch: int | None, epoch: int) -> bool:
+    return first_epoch is not None and epoch >= first_epoch
 
 
 def build_optimizer(
@@ -44,3 +87,19 @@ def limit_weight_decay(groups: Iterable[dict[str, Any]], optimizer: Any) -> list
         limited += [group | {"params": matrices}] if matrices else []
         limited += [group | {"params": others, "weight_decay": 0.0}] if others else []
     return limited
+
+
+def average_weights(model: nn.Module, decay: float) -> AveragedModel:
+    """Return a copy of ``model``, in ``.module``; call ``update_parameters(model)`` on it after every step.
+
+    w' <- d w' + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at step t: the random initial weights are forgotten
+    whatever the decay, in [0, 1). Buffers (statistics of batch norm) are copied, not averaged.
+    """
+
+    def update(averages: Sequence[Tensor], weights: Sequence[Tensor], steps: Tensor | int) -> None:
+        step = int(steps)
+        torch._foreach_lerp_(list(averages), list(weights), 1 - min(decay, (1 + step) / (10 + step)))
+
+    if not 0 <= decay < 1:
+        raise ValueError(f"ema_decay is {decay}: expected a number from 0 to below 1")
+    return AveragedModel(model, multi_avg_fn=update)

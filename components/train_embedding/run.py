@@ -13,8 +13,7 @@ from bifocal.sorters import load_sorter
 from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, new_model, recompute_activations, torchrun_world
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.loop import Row
-from bifocal.training.members import train_members
-from bifocal.training.query_bank import training_bank
+from bifocal.training.members import train_members, training_bank
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
 from runtime.parameters import build_parts

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from bifocal.durable import change
 from bifocal.progress import log_line
-from bifocal.training.checkpoints.hook import checkpoint_hook
+from bifocal.training.checkpoints import checkpoint_hook
 from runtime import artifacts
 from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
@@ -34,7 +34,7 @@ Version = tuple[int, int]
 @dataclass
 class RemoteCheckpoints:
     """Copies of one stage's checkpoints below ``uri``, every ``seconds``; a hook of
-    ``bifocal.training.checkpoints.hook``. The index is uploaded last, from hard links while training goes on; each
+    ``bifocal.training.checkpoints``. The index is uploaded last, from hard links while training goes on; each
     process has its own file names, so a lost pod and its successor do not mix.
     """
 

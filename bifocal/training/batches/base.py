@@ -12,8 +12,7 @@ from torch import Generator, Tensor, nn
 from bifocal.models.batch import BatchSource
 from bifocal.registry import CheckedByConstruction
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.validators.base import Validation
-from bifocal.training.validators.recall import Recall
+from bifocal.training.validators import Recall, Validation
 
 Sampler = Callable[[int], Sequence[Tensor]]
 """``sampler(epoch)`` returns the rows of each batch of an epoch, counted from 0, in order.

@@ -12,10 +12,8 @@ from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.serialization import read_tensors, write_tensors
 from bifocal.training.batches.base import Batches, PreparedBatches, check_positive, epoch_generator
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.mining.hard_boxes import hard_negative_boxes
-from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs, draw_per_group
-from bifocal.training.validators.base import Validation
-from bifocal.training.validators.phrases import Phrases
+from bifocal.training.phrase_pairs import PhraseBoxPairs, draw_per_group, hard_negative_boxes
+from bifocal.training.validators import Phrases, Validation
 
 HARD_BOXES = "hard_boxes.safetensors"
 """File of a phase's checkpoints with the recorded hard boxes."""

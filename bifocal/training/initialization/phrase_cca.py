@@ -10,7 +10,7 @@ from bifocal.models.embedding import BATCH
 from bifocal.training.cca import PairedBlock, fit_cca
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.pairs import PhraseBoxPairs
+from bifocal.training.phrase_pairs import PhraseBoxPairs
 
 
 class PhraseCCA(Initialization):

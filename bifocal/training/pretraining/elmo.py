@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, embedding
 
 from bifocal.onnx.text.spelling import BEGIN_SENTENCE, END_SENTENCE
 from bifocal.text.elmo.network import Elmo
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 
 HELD_OUT_EVERY = 20

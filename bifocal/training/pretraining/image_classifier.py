@@ -16,7 +16,7 @@ from bifocal.features.extractors.pixels import Pixels
 from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.metrics import mean_average_precision
 from bifocal.onnx.images import open_image
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.pretraining.labeled_images import ClassificationImages
 from bifocal.training.schedules import Cosine

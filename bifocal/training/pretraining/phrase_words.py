@@ -20,7 +20,7 @@ from bifocal.datasets.prefetch import prefetch
 from bifocal.features.extractors.grid import Grid
 from bifocal.metrics import mean_average_precision
 from bifocal.onnx.images import open_image
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.precision import autocast_for
 from bifocal.training.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary

@@ -13,7 +13,7 @@ from bifocal.datasets.prefetch import prefetch
 from bifocal.sorters.positionwise_lstm import PositionwiseLSTMSorter
 from bifocal.sorters.ranks import exact_ranks
 from bifocal.sorters.synthetic import synthetic_scores
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Constant, Schedule
 

@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders import MultiLevelEncoder
-from bifocal.training.freezing import apply_freezing
+from bifocal.training.optimizers import apply_freezing
 
 
 def mapped(level: nn.Sequential, cell: list[float], slope: float) -> list[float]:

@@ -22,9 +22,10 @@ from bifocal.training import FitOptions, TrainingPhase, fit
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.pairs import PhraseBoxPairs, SemanticPairs
+from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.schedules import MultiStep
-from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.semantic_pairs import SemanticPairs
+from bifocal.training.validators import RecallValidator
 
 CONFIGURATION: dict[str, Any] = {
     "model": {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Step
 

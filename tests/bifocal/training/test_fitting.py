@@ -19,7 +19,7 @@ from bifocal.models.batch import Batch, ImageCaptionPairs
 from bifocal.models.embedding import embed
 from bifocal.scores import Scores
 from bifocal.sorters import PositionwiseLSTMSorter
-from bifocal.training.batches.distinct_images import distinct_batches
+from bifocal.training.batches.captions import distinct_batches
 from bifocal.training.schedules import Constant, MultiStep
 from tests.bifocal.training.interrupted import Interrupted
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bifocal.serialization import read_tensors
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import Row, run_epochs
 from bifocal.training.schedules import Cosine
 from tests.bifocal.training.regression import STEPS, Regression, new_model, train

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from bifocal.serialization import read_tensors
-from bifocal.training.checkpoints.hook import checkpoint_hook
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState, checkpoint_hook
 from bifocal.training.loop import run_epochs
 from bifocal.training.schedules import Step
 from tests.bifocal.training.regression import STEPS, Regression, equal_weights, new_model, train

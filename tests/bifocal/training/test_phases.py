@@ -14,9 +14,9 @@ from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
 from bifocal.training import FitOptions, TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.fitting import TrainingResult
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.phases import TrainingResult
-from bifocal.training.validators.base import Validation, Validator
+from bifocal.training.validators import Validation, Validator
 
 
 class Values:

@@ -21,7 +21,7 @@ from bifocal.text import TextStore
 from bifocal.training import FitOptions, TrainingPhase, World, fit, torchrun_world
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.batches.base import PreparedBatches
-from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.validators import RecallValidator
 
 
 class Stopping(SigmoidLoss):

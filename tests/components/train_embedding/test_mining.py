@@ -12,8 +12,8 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import build_model, load_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
-from bifocal.training.pairs import SemanticPairs
-from bifocal.training.validators.semantic import SemanticValidator
+from bifocal.training.semantic_pairs import SemanticPairs
+from bifocal.training.validators import SemanticValidator
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters

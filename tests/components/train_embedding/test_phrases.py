@@ -15,8 +15,8 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.initialization.phrase_cca import phrase_blocks
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.pairs import PhraseBoxPairs
-from bifocal.training.validators.phrases import PhraseValidator
+from bifocal.training.phrase_pairs import PhraseBoxPairs
+from bifocal.training.validators import PhraseValidator
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters

@@ -14,7 +14,7 @@ from bifocal.text.transformer.network import Transformer
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import Subwords
 from bifocal.text.vectorizers.base import write_text
-from bifocal.training.checkpoints.hook import checkpoint_hook
+from bifocal.training.checkpoints import checkpoint_hook
 from components.train_embedding.run import run
 from components.train_embedding.spec import TrainEmbeddingParams
 from tests.components.train_embedding.conftest import Scened

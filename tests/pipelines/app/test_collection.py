@@ -24,7 +24,7 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.query_bank import training_bank
+from bifocal.training.members import training_bank
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.serialization import write_tensors
-from bifocal.training.checkpoints.state import RunState
+from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from runtime.spec import Component, Params
 from runtime.stage import Job, run_stage

@@ -12,7 +12,7 @@ from bifocal.text.vectorizers import Subwords
 from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import TransformerEncoder
 from bifocal.text_encoders.contextual.tuning import AllLayers, LastLayers, LoRA, Tuning
-from bifocal.training.freezing import apply_freezing
+from bifocal.training.optimizers import apply_freezing
 
 SENTENCES = ["a dog runs", "two red birds on grass", ""]
 LAYERS = 3

@@ -12,8 +12,8 @@ from bifocal.serialization import read_tensors
 from bifocal.training import TrainingPhase, fit
 from bifocal.training.batches import PhraseBoxes
 from bifocal.training.batches.base import PreparedBatches
-from bifocal.training.pairs import PhraseBoxPairs
-from bifocal.training.validators.phrases import PhraseValidator
+from bifocal.training.phrase_pairs import PhraseBoxPairs
+from bifocal.training.validators import PhraseValidator
 
 
 def new_model(pairs: PhraseBoxPairs) -> Any:

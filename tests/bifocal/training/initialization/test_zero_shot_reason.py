@@ -22,9 +22,9 @@ from bifocal.models.base import Model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import OpenClipText
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
-from bifocal.training.blending import choose_blend, set_blend
 from bifocal.training.initialization import ZeroShot
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.members import choose_blend, set_blend
 from bifocal.training.validators import Recall
 from bifocal.training.weights import FromFile
 

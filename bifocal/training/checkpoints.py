@@ -1,10 +1,14 @@
-"""Files of a training run: the current state, the best weights, the batches of the epoch, and error reports."""
+"""Checkpoints of a training: exact resume, SIGTERM, and the hook that copies them elsewhere."""
 
 import json
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +16,50 @@ from torch.optim import Optimizer
 
 from bifocal.progress import log_line
 from bifocal.serialization import read_tensors, write_tensors
-from bifocal.training.checkpoints.hook import call_checkpoint_hook
-from bifocal.training.checkpoints.sigterm import EXIT_CODE
 from bifocal.training.distributed import World
+
+EXIT_CODE = 128 + signal.SIGTERM
+
+
+@contextmanager
+def sigterm_guard() -> Iterator[Callable[[], bool]]:
+    """Hold back SIGTERM in the context, in the main thread only; yield a function that says whether it has arrived."""
+    received = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield received.is_set
+        return
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: received.set())
+    try:
+        yield received.is_set
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+class CheckpointHook(Protocol):
+    """Called on rank 0 after each checkpoint, between two steps: no checkpoint file changes during the call."""
+
+    def __call__(self, *, is_last: bool) -> None:
+        """Handle a new checkpoint; ``is_last``: the process exits after it, because SIGTERM arrived."""
+
+
+_hook: ContextVar[CheckpointHook | None] = ContextVar("checkpoint_hook", default=None)
+
+
+@contextmanager
+def checkpoint_hook(hook: CheckpointHook) -> Iterator[None]:
+    """Call ``hook`` after each checkpoint of each training in this context."""
+    token = _hook.set(hook)
+    try:
+        yield
+    finally:
+        _hook.reset(token)
+
+
+def call_checkpoint_hook(*, is_last: bool) -> None:
+    """Call the hook of the current context, if there is one."""
+    hook = _hook.get()
+    if hook is not None:
+        hook(is_last=is_last)
 
 
 class Progress(NamedTuple):

@@ -15,9 +15,15 @@ from bifocal.text import TextBatch
 from bifocal.text.vectorizers import TFIDF, Concatenated, FromText, MeanWordVectors
 from bifocal.text.vectorizers.base import FittedVectorizer, write_text
 from bifocal.training import FitOptions, TrainingPhase, train_phases
-from bifocal.training.augmentations import RandomRectangle, RegionDrop, WordDrop
-from bifocal.training.augmentations.base import drop
-from bifocal.training.augmentations.word_drop import drop_terms, drop_tokens, word_columns
+from bifocal.training.augmentations import (
+    RandomRectangle,
+    RegionDrop,
+    WordDrop,
+    drop,
+    drop_terms,
+    drop_tokens,
+    word_columns,
+)
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
 

@@ -1,14 +1,14 @@
-"""Batches of mined triplets, and training on them."""
+"""Batches of image triplets."""
 
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 
 from bifocal.losses import SemanticTripletLoss
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.models.embedding import embed
-from bifocal.training.batches import MinedTriplets
-from bifocal.training.mining import relevant_images
-from bifocal.training.pairs import SemanticPairs
+from bifocal.training.batches import MinedTriplets, OrderedTriplets
+from bifocal.training.semantic_pairs import SemanticPairs, relevant_images
 
 
 def new_model(semantic: SemanticPairs) -> TwoBranchModel:
@@ -76,3 +76,23 @@ def test_mined_triplets_reject_more_positives_than_neighbors() -> None:
     with pytest.raises(ValueError, match="positives_per_query is 9, but only 4 neighbors are relevant"):
         MinedTriplets(neighbors=4)
     assert not list(MinedTriplets.conflicts({"neighbors": 10}))
+
+
+def test_ordered_triplets_are_in_the_order_of_their_texts(semantic: SemanticPairs) -> None:
+    texts = semantic.vectors.toarray()
+    epoch = OrderedTriplets(batch_size=20, steps_per_epoch=4).sampler(semantic, seed=1)(0)
+    triplets = [triplet for rows in epoch for triplet in zip(*rows.view(3, 20).tolist(), strict=True)]
+    assert len(set(triplets)) > 60
+    for query, relevant, irrelevant in triplets:
+        assert texts[query] @ texts[relevant] > texts[query] @ texts[irrelevant]
+        assert query not in (relevant, irrelevant)
+    batch = semantic.batch(epoch[0])
+    assert batch.matches[:, 20:40].nonzero().tolist() == [[row, row] for row in range(20)]
+
+
+def test_ordered_triplets_need_captions_with_common_words(
+    semantic: SemanticPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(semantic, "vectors", csr_matrix(torch.eye(40).numpy()))
+    with pytest.raises(ValueError, match="captions have no common words"):
+        OrderedTriplets().sampler(semantic, seed=1)(0)

@@ -1,0 +1,246 @@
+"""Validators: the metric on the split "val" that chooses the epoch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore
+from bifocal.localization import AutoLocalizer
+from bifocal.localization.base import Localizer
+from bifocal.metrics import Ranks, area_under, choose_queries, retrieval_ranks, semantic_curves, summarize
+from bifocal.metrics.ranking.semantic_relevance import relevance
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import dual_encoder, embed, is_dual_encoder
+from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
+from bifocal.registry import CheckedByConstruction
+from bifocal.text.vectorizers.base import CachedVectorizer, FittedVectorizer
+from bifocal.training.inputs import TrainingInputs
+from bifocal.training.phrase_pairs import PhraseBoxPairs, embed_phrases, image_scores
+from bifocal.training.precision import Precision, embedding_cast
+from bifocal.training.semantic_pairs import SemanticPairs
+
+__all__ = ["Phrases", "Pointing", "Recall", "Semantic"]
+KS = (1, 5, 10)
+RS = (8, 16, 32, 64, 128)
+
+
+class Validator(Protocol):
+    """Metrics of a model on the validation split; the best epoch has the highest value of ``monitor``."""
+
+    @property
+    def monitor(self) -> str:
+        """Name of the metric that chooses the epoch; higher is better."""
+        ...
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Return the metrics, in percent; leave the model in evaluation mode."""
+        ...
+
+
+class Validation(CheckedByConstruction, ABC):
+    """Choice of the validation metric, ``monitor``: base class of ``bifocal.training.validators``."""
+
+    monitor: ClassVar[str]
+
+    @abstractmethod
+    def prepare(self, inputs: TrainingInputs) -> Validator:
+        """Return the validator of the split "val"."""
+
+
+@runtime_checkable
+class SelfRanking(Protocol):
+    """A model without single vectors, which computes the ranks itself."""
+
+    def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
+        """Return the ranks of caption retrieval and of image retrieval, computed in evaluation mode."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recall(Validation):
+    """R@1, R@5 and R@10 of caption and image retrieval; their sum chooses the epoch.
+
+    Args:
+        images: number of images of the split to rank, the first ones, with all their captions; None for all.
+    """
+
+    monitor: ClassVar[str] = "recall_sum"
+    images: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.images is not None and self.images < 2:
+            raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
+
+    def prepare(self, inputs: TrainingInputs) -> "RecallValidator":
+        return RecallValidator(inputs.captions("val", self.images), inputs.precision)
+
+
+@dataclass(frozen=True)
+class RecallValidator:
+    """R@1, R@5, R@10 of caption and image retrieval, in percent, and their sum ``recall_sum``."""
+
+    monitor: ClassVar[str] = Recall.monitor
+    pairs: ImageCaptionPairs
+    precision: Precision = "float32"
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        return recall_metrics(model_ranks(model, self.pairs, self.precision))
+
+
+def model_ranks(model: nn.Module, pairs: ImageCaptionPairs, precision: Precision = "float32") -> tuple[Ranks, Ranks]:
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption)."""
+    model.eval()
+    if isinstance(model, SelfRanking):
+        return model.retrieval_ranks(pairs)
+    if is_dual_encoder(model):
+        with embedding_cast(model, precision):
+            vectors = embed(dual_encoder(model), pairs)
+        return retrieval_ranks(*vectors, pairs.image_of_caption)
+    raise TypeError(
+        f"{type(model).__name__} cannot be validated: give it embed_images, embed_captions and single_vector = True, "
+        "or retrieval_ranks(pairs)"
+    )
+
+
+def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
+    """Return the metrics of ``RecallValidator`` for the ranks of ``model_ranks``."""
+    report = summarize(ranks, KS)
+    metrics = {f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in KS}
+    return metrics | {"recall_sum": sum(metrics.values())}
+
+
+@dataclass(frozen=True)
+class Phrases(Validation):
+    """R@1 of phrases with boxes: see ``PhraseValidator``."""
+
+    monitor: ClassVar[str] = "phrase_R@1"
+
+    def prepare(self, inputs: TrainingInputs) -> "PhraseValidator":
+        return PhraseValidator(inputs.phrases("val"))
+
+
+@dataclass(frozen=True)
+class PhraseValidator:
+    """R@1 of phrases: how often the best proposal of an image is correct for a phrase; each counts once per image."""
+
+    monitor: ClassVar[str] = Phrases.monitor
+    pairs: PhraseBoxPairs
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        encoder = dual_encoder(model)
+        hits = []
+        for image in image_scores(encoder, self.pairs, embed_phrases(encoder, self.pairs)):
+            hits.append(self.pairs.overlaps(image.phrases, image.boxes[image.scores.argmax(dim=1)]))
+        return {self.monitor: 100 * torch.cat(hits).double().mean().item()}
+
+
+@dataclass(frozen=True)
+class Pointing(Validation):
+    """Accuracy of the pointing game on the phrases of "val".
+
+    Akbari et al., CVPR 2019, section 4.1, choose the epoch of a model trained on COCO by the phrases of Flickr30k
+    Entities: give ``val`` of the corpus ``Combined`` these images.
+
+    Args:
+        phrases: number of phrases, drawn once at random; None for all.
+        localizer: part of ``bifocal.localization``; None for the encoder's own.
+    """
+
+    monitor: ClassVar[str] = "pointing"
+    parts: ClassVar[Mapping[str, str]] = {"localizer": "bifocal.localization"}
+    phrases: int | None = None
+    localizer: Localizer | AutoLocalizer | None = None
+
+    def __post_init__(self) -> None:
+        if self.phrases is not None and self.phrases < 1:
+            raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
+
+    def prepare(self, inputs: TrainingInputs) -> "PointingValidator":
+        dataset = inputs.dataset.split("val")
+        if not len(dataset.phrases):
+            raise ValueError(
+                "the split val has no phrases with boxes to point at: choose another validator, or add phrases"
+            )
+        features = inputs.features
+        if not features.pixels and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all():
+            raise ValueError("the features have no boxes to point at: choose another validator, or extract a grid")
+        drawn = np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases]
+        vectorizer, localizer = CachedVectorizer(inputs.vectorizer.vectorizer), self.localizer or AutoLocalizer()
+        return PointingValidator(dataset, features, vectorizer, localizer, sorted(drawn.tolist()))
+
+
+@dataclass(frozen=True)
+class PointingValidator:
+    """Percentage of phrases, ``rows`` of ``dataset``, whose heatmap has its maximum in a ground-truth box."""
+
+    monitor: ClassVar[str] = Pointing.monitor
+    dataset: Dataset
+    features: FeatureStore
+    vectorizer: FittedVectorizer
+    localizer: Localizer | AutoLocalizer
+    rows: Sequence[int]
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        model.eval()
+        localizer = self.localizer.for_model(model)
+        if localizer is None:
+            raise TypeError(f"{type(model.image_encoder).__name__} has no localizer: choose another validator")
+        locator = PhraseLocator(model, localizer, self.features, self.vectorizer)
+        return {self.monitor: 100 * float(point_at_phrases(locator, self.dataset, self.rows).hits.mean())}
+
+
+@dataclass(frozen=True)
+class Semantic(Validation):
+    """NDCG of images retrieved by images, ``ndcg``: see ``SemanticValidator``.
+
+    Args:
+        images: images of "val" that are ranked, drawn once; None for all.
+    """
+
+    monitor: ClassVar[str] = "ndcg"
+    images: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.images is not None and self.images < 2:
+            raise ValueError(f"images is {self.images}, expected at least 2, or null for all")
+
+    def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
+        return SemanticValidator(SemanticPairs(inputs.captions("val")), self.images)
+
+
+@dataclass(frozen=True)
+class SemanticValidator:
+    """NDCG of images retrieved by images: the area under NDCG@R for R from 8 to 128, in percent.
+
+    Gordo and Larlus, CVPR 2017, section 6.1: at most 1,000 queries; the relevance of an image is the dot product of the
+    tf-idf texts. Texts are not embedded, so a model without texts ("V") is measured too.
+    """
+
+    monitor: ClassVar[str] = Semantic.monitor
+    pairs: SemanticPairs
+    images: int | None = None
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        images = self.pairs.embed_images(dual_encoder(model), self._rows)
+        rs = [r for r in RS if r < len(images)] or [len(images) - 1]
+        curve, _ = semantic_curves(images[self._queries] @ images.T, self._relevance, self._queries, rs)
+        return {self.monitor: 100 * area_under(curve)}
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return choose_queries(len(self.pairs), seed=0, count=self.images or len(self.pairs))
+
+    @cached_property
+    def _queries(self) -> Tensor:
+        return choose_queries(len(self._rows), seed=0)
+
+    @cached_property
+    def _relevance(self) -> Tensor:
+        return relevance(self.pairs.vectors[self._rows.numpy()], self._queries)
