@@ -49,7 +49,6 @@ def check_cluster(
     flows: Collection["FlowName"],
 ) -> None:
     """Run the checks for the flows of pipelines with some parameters."""
-    from pipelines.kubeflow.preflight import check_all
-    from pipelines.kubeflow.preflight.subject import Subject
+    from pipelines.kubeflow.preflight import Subject, check_all
 
     check_all(Subject(tuple(values), cluster, revision, os.environ.get("KFP_NAMESPACE"), flows), skipped)

@@ -62,8 +62,7 @@ def run(
         cluster = cluster.model_copy(update={"cache": False})
     revision = revision or head_commit()
     if runner == "cluster":
-        from pipelines.kubeflow.client import kfp_client
-        from pipelines.kubeflow.runs import Target, submit
+        from pipelines.kubeflow.client import Target, kfp_client, submit
 
         check_cluster([load_parameters(recipes, settings)], cluster, revision, skipped, [flow])
         text = compile_pipeline_for(recipes, cluster, revision, settings, flow)

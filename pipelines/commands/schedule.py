@@ -21,8 +21,7 @@ def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str
     parameters.
     """
     from pipelines.kubeflow import schedule as schedules
-    from pipelines.kubeflow.client import kfp_client
-    from pipelines.kubeflow.runs import Target
+    from pipelines.kubeflow.client import Target, kfp_client
 
     declared = schedules.load()
     with kfp_client() as client:

@@ -1,22 +1,31 @@
-"""Client of the Kubeflow Pipelines API."""
+"""Server of Kubeflow Pipelines: its client, runs, and the pipeline versions that runs and schedules reference."""
 
+import json
 import os
+import re
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import kfp
+from kfp import Client
 from kfp.client import KF_PIPELINES_SA_TOKEN_PATH, ServiceAccountTokenVolumeCredentials
 from kfp_server_api.exceptions import OpenApiException
 from urllib3.exceptions import HTTPError
+
+from pipelines.kubeflow.compile import DESCRIPTION, NAME
+from pipelines.kubeflow.resources import Resources
 
 EXPERIMENT = "bifocal"
 
 
 @contextmanager
-def kfp_client() -> Iterator[kfp.Client]:
+def kfp_client() -> Iterator[Client]:
     """Yield a client of the server at ``KFP_ENDPOINT``; report its errors as ``OSError``.
 
     Optional variables: ``KFP_NAMESPACE``, the user's profile; ``KFP_TOKEN``, or ``KFP_TOKEN_FILE`` with a token that is
@@ -31,7 +40,7 @@ def kfp_client() -> Iterator[kfp.Client]:
         with warnings.catch_warnings():
             # Each call warns that the client is for Kubeflow Pipelines 2.
             warnings.simplefilter("ignore", FutureWarning)
-            client = kfp.Client(
+            client = Client(
                 host=endpoint,
                 namespace=os.environ.get("KFP_NAMESPACE") or "kubeflow",  # the client's own default
                 existing_token=os.environ.get("KFP_TOKEN"),
@@ -50,7 +59,7 @@ def kfp_client() -> Iterator[kfp.Client]:
         ) from error
 
 
-def namespace_of(client: kfp.Client) -> str | None:
+def namespace_of(client: Client) -> str | None:
     """Return the namespace for runs and schedules: None for a server with one user.
 
     The calls of kfp's client do not all fall back to the client's namespace (``list_recurring_runs`` does not), so
@@ -65,7 +74,7 @@ def namespace_of(client: kfp.Client) -> str | None:
     return namespace
 
 
-def experiment_id(client: kfp.Client) -> str:
+def experiment_id(client: Client) -> str:
     """Return the id of the experiment of all runs; create it if it is not there."""
     return str(client.create_experiment(EXPERIMENT, namespace=namespace_of(client)).experiment_id)
 
@@ -75,3 +84,64 @@ def _mounted_token() -> Any:
     if os.environ.get("KFP_TOKEN_FILE") and not Path(path).is_file():
         raise ValueError(f"KFP_TOKEN_FILE is {path}, which is not a file")
     return ServiceAccountTokenVolumeCredentials(path) if Path(path).is_file() else None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Server, resources and commit that runs and schedules are created with."""
+
+    client: Client
+    resources: Resources
+    revision: str
+
+
+def submit(text: str, target: Target) -> str:
+    """Upload the compiled pipeline as a version, run it, and return the id of the run."""
+    version = upload_version(target.client, text, target.revision)
+    run = target.client.run_pipeline(
+        experiment_id(target.client),
+        f"{NAME} {target.revision[:12]} {datetime.now(UTC):%Y-%m-%d %H-%M-%S}",
+        pipeline_id=version.pipeline_id,
+        version_id=version.version_id,
+        pipeline_root=target.resources.pipeline_root,
+        service_account=target.resources.service_account,
+    )
+    return str(run.run_id)
+
+
+class PipelineVersion(NamedTuple):
+    """Reference of one version of the pipeline on the server."""
+
+    pipeline_id: str
+    version_id: str
+
+
+def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
+    """Upload the compiled pipeline as a version, unless the server has it already.
+
+    Its name has the commit and a hash of the content, because KFP refuses a second version with the same name.
+    """
+    name = f"{re.sub('[^a-z0-9]+', '-', revision.lower())[:12].strip('-')}-{sha256(text.encode()).hexdigest()[:12]}"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{NAME}.yaml"
+        file.write_text(text)
+        pipeline_id = _pipeline_id(client, file)
+        page = client.list_pipeline_versions(pipeline_id, filter=_named(name))
+        versions: list[Any] = page.pipeline_versions or []
+        if not versions:
+            description = f"commit {revision}"
+            versions = [client.upload_pipeline_version(str(file), name, pipeline_id, description=description)]
+    return PipelineVersion(pipeline_id, versions[0].pipeline_version_id)
+
+
+def _pipeline_id(client: Client, file: Path) -> str:
+    namespace = namespace_of(client)
+    # kfp's get_pipeline_id lists shared pipelines only.
+    pipelines = client.list_pipelines(namespace=namespace, filter=_named(NAME)).pipelines or []
+    if not pipelines:
+        pipelines = [client.upload_pipeline(str(file), NAME, DESCRIPTION, namespace)]
+    return str(pipelines[0].pipeline_id)
+
+
+def _named(name: str) -> str:
+    return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})

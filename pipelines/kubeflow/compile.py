@@ -3,29 +3,23 @@
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kfp import compiler, dsl
 
-from components import catalog
 from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.notify.spec import COMPONENT as NOTIFY
-from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow.flows import Flow, FlowName, stages_of
-from pipelines.kubeflow.nodes import node_settings
 from pipelines.kubeflow.resources import Resources
-from pipelines.kubeflow.tasks import TaskFactory
+from pipelines.kubeflow.tasks import TaskFactory, typed
 from runtime import parameters
-from runtime.kubeflow.node_settings import SETTINGS
 from runtime.process import TERMINATION_LOG
 from runtime.s3.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.s3.uri import is_remote
 from runtime.shared_store import VARIABLE as STORE_FOLDER
-from runtime.spec import Component, Params
+from runtime.spec import Component
 
 NAME = "bifocal"
 DESCRIPTION = "Images with captions to a registered visual-semantic embedding."
@@ -56,8 +50,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         with dsl.ExitHandler(task(NOTIFY, {}), name="line"):
             named = {name: paths for name, paths in sources.items() if paths}
             fingerprint = task(FINGERPRINT, {"sources": named}, **checkout)
-            stages = partial(_add_stage, task, values, resources)
-            getattr(Flow(task, stages, values, sources, fingerprint, checkout), flow.replace("-", "_"))()
+            getattr(Flow(task, values, sources, fingerprint, checkout), flow.replace("-", "_"))()
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
@@ -67,8 +60,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
 
 def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
     """Return the user files of a stage: paths relative to the root, and s3:// addresses."""
-    section = values.get(component.name, {})
-    for reason in _typed_section(component, values).local_files():
+    section = values[component.name]
+    for reason in typed(component, section, values["seed"]).local_files():
         raise parameters.ParameterError(f"{component.name}: {reason}")
     paths = sorted(set(component.user_paths(section).values()))
     for path in paths:
@@ -78,39 +71,3 @@ def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
                 "'dvc add' a copy below the root, or use an s3:// path"
             )
     return paths
-
-
-def _add_stage(
-    task: TaskFactory,
-    values: Mapping[str, Any],
-    resources: Resources,
-    component: Component,
-    inputs: Mapping[str, Any],
-) -> dsl.PipelineTask:
-    """Add the tasks of one stage; return the task whose outputs the next stages read."""
-    if resources.for_step(component.name).nodes > 1:
-        return _add_distributed(task, component, values, resources, inputs)
-    section = values[component.name]
-    count = resources.for_step(component.name).shards
-    if component.merge_step is None or count == 1 or not _typed_section(component, values).shardable:
-        return task(component, section, **inputs)
-    shards = {
-        f"shard_{number}": task(component, section, **inputs, shard=f"{number}/{count}").output
-        for number in range(1, count + 1)
-    }
-    return task(catalog.all_components()[component.merge_step], {}, **shards)
-
-
-def _typed_section(component: Component, values: Mapping[str, Any]) -> Params:
-    return component.params.model_validate_json(json.dumps({"seed": values["seed"], **values[component.name]}))
-
-
-def _add_distributed(
-    task: TaskFactory, component: Component, values: Mapping[str, Any], resources: Resources, inputs: Mapping[str, Any]
-) -> dsl.PipelineTask:
-    step = resources.for_step(component.name)
-    section = {"values": values[component.name], "nodes": step.nodes, "image": resources.images[component.image]}
-    settings = node_settings(step, resources, task.environment)
-    # An environment variable is not in the cache key: another commit or node selector does not train again.
-    variables = {**task.environment, SETTINGS: settings.model_dump_json()}
-    return replace(task, environment=variables)(TRAIN_DISTRIBUTED, section, **inputs)

@@ -1,6 +1,6 @@
 """Flows: graphs of the same stages, compiled as train, retrain, refresh, monitor or clean."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -39,12 +39,11 @@ TRUE = "true"
 class Flow:
     """Adds the tasks of one flow to the pipeline that kfp is tracing.
 
-    ``add_stage`` adds a stage's tasks and returns the task with its outputs; ``fingerprint`` is the first task.
-    ``sources`` are the user files of each stage, ``artifacts`` the outputs of the tasks so far, both by name.
+    ``fingerprint`` is the first task, ``sources`` are the user files of each stage, and ``artifacts`` the outputs of
+    the tasks so far, both by name.
     """
 
     task: TaskFactory
-    add_stage: Callable[[Component, Mapping[str, Any]], dsl.PipelineTask]
     values: Mapping[str, Any]
     sources: Mapping[str, list[str]]
     fingerprint: dsl.PipelineTask
@@ -136,7 +135,7 @@ class Flow:
                 self.user_files[f"{USER_FILES}_{component.name}"] = inputs[USER_FILES]
             if len(fetched) < len(sources):
                 inputs[VERSIONS] = self.fingerprint.outputs[component.name]
-            last = self.add_stage(component, inputs)
+            last = self.task.stage(component, self.values[component.name], **inputs)
             if not inputs:
                 last.after(self.fingerprint)
             self.artifacts |= {name: last.outputs[name] for name in component.outputs}

@@ -12,7 +12,7 @@ from components.catalog import pipeline_components
 from pipelines.__main__ import main
 from pipelines.kubeflow import client as cluster
 from pipelines.kubeflow import resources, schedule
-from pipelines.kubeflow.runs import Target, submit
+from pipelines.kubeflow.client import Target, submit
 from tests.pipelines.compiled import REVISION, ROOT
 from tests.pipelines.kubeflow_stub import serve
 

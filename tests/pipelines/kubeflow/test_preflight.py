@@ -13,12 +13,15 @@ from click.testing import CliRunner
 
 from pipelines.__main__ import main
 from pipelines.kubeflow import resources
-from pipelines.kubeflow.preflight import check_all
-from pipelines.kubeflow.preflight.buckets import check_buckets, dvc_remote
-from pipelines.kubeflow.preflight.images import check_images
-from pipelines.kubeflow.preflight.permissions import check_permissions
-from pipelines.kubeflow.preflight.repository import check_repository
-from pipelines.kubeflow.preflight.subject import Subject
+from pipelines.kubeflow.preflight import (
+    Subject,
+    check_all,
+    check_buckets,
+    check_images,
+    check_permissions,
+    check_repository,
+    dvc_remote,
+)
 from runtime import parameters
 from tests.git_server import PASSWORD, USER, create_repository, serve_git
 from tests.pipelines.compiled import REVISION, ROOT, VALUES

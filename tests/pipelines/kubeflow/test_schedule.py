@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kfp import Client
 
-from pipelines.kubeflow.cron import FIELDS, check_cron
+from pipelines.kubeflow.client import Target
 from pipelines.kubeflow.resources import load as load_resources
-from pipelines.kubeflow.runs import Target
-from pipelines.kubeflow.schedule import PREFIX, Schedule, apply, list_schedules, load, plan
+from pipelines.kubeflow.schedule import FIELDS, PREFIX, Schedule, apply, check_cron, list_schedules, load, plan
 from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.kubeflow_stub import Kubeflow, serve
 

@@ -7,7 +7,7 @@ import yaml
 
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
-from pipelines.kubeflow.step_resources import Volume
+from pipelines.kubeflow.resources import Volume
 from tests.pipelines.compiled import REVISION, VALUES
 
 
