@@ -22,7 +22,7 @@ from bifocal.models import build_model, load_model, save_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.cca import caption_blocks, fit_cca
+from bifocal.training.initialization.cca import caption_blocks, fit_cca
 from bifocal.training.validators import model_ranks, recall_metrics
 from components import catalog
 from runtime import parameters

@@ -19,7 +19,7 @@ from bifocal.models.base import Model
 from bifocal.report.plots import plot_bars
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.cca import caption_blocks, fit_cca
+from bifocal.training.initialization.cca import caption_blocks, fit_cca
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.schedules import MultiStep
 

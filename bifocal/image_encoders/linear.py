@@ -13,7 +13,7 @@ class LinearEncoder(ImageEncoder):
     """Mean of the regions through one affine map, l2-normalized.
 
     This is the image branch of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of Wang et al., CVPR
-    2016, table 1, and canonical correlation analysis (``bifocal.training.cca``).
+    2016, table 1, and canonical correlation analysis (``bifocal.training.initialization.cca``).
 
     Args:
         input_dim: D, channels of a region's feature.

@@ -18,8 +18,8 @@ from bifocal.report.metric_rows import MetricRow
 from bifocal.report.sections import Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead
-from bifocal.training.cca import caption_blocks, fit_cca
-from bifocal.training.initialization.zero_shot import zero_shot_skip_reason
+from bifocal.training.initialization.cca import caption_blocks, fit_cca
+from bifocal.training.initialization.pretrained import zero_shot_skip_reason
 
 KS = (1, 5, 10)
 NAMES = {"model": "this model", "zero_shot": "zero-shot", "cca": "CCA", "chance": "chance"}
@@ -33,8 +33,8 @@ class Baselines:
     (``OpenClip`` and ``OpenClipText``). Its ranks are kept beside the ranks of ``Retrieval``: heads are not promoted if
     their gain over it is not clear. Then register the contrastive model unchanged, with ``initialization: ZeroShot``
     and ``phases: []``. CCA: Gong et al., IJCV 2014, see
-    ``bifocal.training.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA: data-efficient
-    mapping of unimodal features to multimodal features", ICLR 2025.
+    ``bifocal.training.initialization.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA:
+    data-efficient mapping of unimodal features to multimodal features", ICLR 2025.
 
     Args:
         cca_dim: maximum number of projections of CCA; 0 to leave it out. Its time grows with the cube of the dimensions

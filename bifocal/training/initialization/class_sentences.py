@@ -12,8 +12,8 @@ from bifocal.models.base import Model
 from bifocal.models.embedding import BATCH
 from bifocal.registry import CheckedByConstruction
 from bifocal.text.vectorizers import Concatenated, SentenceVectors
-from bifocal.training.cca import Pool
 from bifocal.training.initialization.base import Initialization
+from bifocal.training.initialization.cca import Pool
 from bifocal.training.inputs import TrainingInputs
 
 EXTRACTOR = "PooledLayers"

@@ -1,4 +1,4 @@
-"""Base class of the sources of weights."""
+"""Base classes of the sources of weights: read, or trained on the dataset."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -80,3 +80,32 @@ def check_minimum(minimum: float, *, exclusive: bool = False, **values: float) -
     for name, value in values.items():
         if value < minimum or (exclusive and value == minimum):
             raise ValueError(f"{name} is {value}, expected {'more than' if exclusive else 'at least'} {minimum}")
+
+
+class TrainedWeights(Weights):
+    """Weights that are trained once for each feature directory."""
+
+    shardable = False
+    network: ClassVar[str]  # trained network, for messages
+
+    @abstractmethod
+    def train(
+        self, extractor: FeatureExtractor, dataset: Dataset, checkpoints: Path, seed: int
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, float]]:
+        """Train the backbone of ``extractor`` in place; return tensors of other modules by name, and metrics."""
+
+    def prepare(
+        self,
+        extractor: FeatureExtractor,
+        dataset: Dataset,
+        directory: Path,
+        *,
+        batch_size: int,
+        seed: int,
+        sharded: bool = False,
+    ) -> PreparedWeights:
+        refuse_shards(self.network, sharded)
+        if not (directory / WEIGHTS_FILE).is_file():
+            extra, metrics = self.train(extractor, dataset, directory / "checkpoints", seed)
+            keep(extractor, directory, extra, metrics)
+        return restore(extractor, directory / WEIGHTS_FILE)

@@ -1,4 +1,4 @@
-"""Base class of weights that exist before the run."""
+"""Weights that exist before the run: of a file, or of the backbone's library."""
 
 from abc import abstractmethod
 from pathlib import Path
@@ -8,7 +8,13 @@ import numpy as np
 from torch import Tensor
 
 from bifocal.backbones.base import Backbone
-from bifocal.backbones.state import WEIGHTS_FILE
+from bifocal.backbones.state import (
+    WEIGHTS_FILE,
+    extra_tensors,
+    load_library_weights,
+    load_weights_file,
+    read_safetensors,
+)
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FittedExtractor
 from bifocal.features.extraction import NetworkFeatures
@@ -60,3 +66,37 @@ def _fit(extractor: FittedExtractor, dataset: Dataset, batch_size: int, seed: in
     train = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
     rows = sorted(np.random.default_rng(seed).permutation(len(train))[: extractor.fit_images])
     return extractor.fit(NetworkFeatures(extractor, dataset, batch_size).batches([train[row] for row in rows]))
+
+
+class FromFile(LoadedWeights):
+    """The weights in a safetensors file, such as the ``weights.safetensors`` of another feature directory.
+
+    The weights must have the network's names; weights of a classifier are ignored. A pickle is refused.
+
+    Args:
+        path: the file.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from safetensors.torch import save_file
+        >>> from bifocal.features.extractors import Grid
+        >>> trained, extractor = Grid("resnet10t"), Grid("resnet10t")
+        >>> path = Path(mkdtemp()) / "weights.safetensors"
+        >>> save_file(trained.backbone.network.state_dict(), path)
+        >>> digest, extra = FromFile(path).load(extractor.backbone)
+        >>> trained.backbone.network.conv1[0].weight.equal(extractor.backbone.network.conv1[0].weight)
+        True
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def load(self, backbone: Backbone) -> Loaded:
+        return Loaded(load_weights_file(backbone, self.path), extra_tensors(read_safetensors(self.path)))
+
+
+class Pretrained(LoadedWeights):
+    """The pretrained weights of the library (timm, torchvision), which downloads them."""
+
+    def load(self, backbone: Backbone) -> Loaded:
+        return Loaded(load_library_weights(backbone), {})

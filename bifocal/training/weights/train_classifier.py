@@ -10,11 +10,15 @@ from torch import Tensor
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
 from bifocal.registry import get, split
-from bifocal.training.pretraining.image_classifier import PixelExtractor, pretrain_classifier
-from bifocal.training.pretraining.labeled_images import ClassificationImages, class_folders, labels_of
-from bifocal.training.weights.base import check_minimum
+from bifocal.training.pretraining.image_classifier import (
+    ClassificationImages,
+    PixelExtractor,
+    class_folders,
+    labels_of,
+    pretrain_classifier,
+)
+from bifocal.training.weights.base import TrainedWeights, check_minimum
 from bifocal.training.weights.loaded import LoadedWeights
-from bifocal.training.weights.trained import TrainedWeights
 
 
 @dataclass(frozen=True)

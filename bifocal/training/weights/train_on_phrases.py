@@ -10,8 +10,7 @@ from torch import Tensor
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
 from bifocal.training.pretraining.phrase_words import pretrain_on_phrases
-from bifocal.training.weights.base import check_minimum
-from bifocal.training.weights.trained import TrainedWeights
+from bifocal.training.weights.base import TrainedWeights, check_minimum
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from bifocal.features.base import ImageRegions
 from bifocal.features.extraction import write_features
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
-from bifocal.training.weights import trained as trained_weights
+from bifocal.training.weights import base as trained_weights
 from components.extract_features import run as stage
 from tests.components.extract_features.section import GRID, MODEL, PIXELS, RMAC, validated
 

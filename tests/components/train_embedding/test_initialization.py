@@ -9,7 +9,7 @@ import torch
 
 from bifocal.features import FeatureWriter
 from bifocal.models import load_model
-from bifocal.training.initialization.from_embedding import FromEmbedding
+from bifocal.training.initialization.pretrained import FromEmbedding
 from components.train_embedding.run import run
 from components.train_embedding.spec import TrainEmbeddingParams
 from tests.components.train_embedding.conftest import Scened

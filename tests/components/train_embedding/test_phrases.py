@@ -13,7 +13,7 @@ from bifocal.metrics import box_iou
 from bifocal.models import load_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.initialization.phrase_cca import phrase_blocks
+from bifocal.training.initialization.cca import phrase_blocks
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.validators import PhraseValidator

@@ -13,8 +13,12 @@ from PIL import Image
 from bifocal.datasets import Dataset
 from bifocal.features.extractors import ImageFiles, Pixels
 from bifocal.training.pretraining import image_classifier as classifier
-from bifocal.training.pretraining.image_classifier import pretrain_classifier
-from bifocal.training.pretraining.labeled_images import ClassificationImages, class_folders, labels_of
+from bifocal.training.pretraining.image_classifier import (
+    ClassificationImages,
+    class_folders,
+    labels_of,
+    pretrain_classifier,
+)
 
 Interrupt = Callable[[int], Callable[[], None]]
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}

@@ -17,7 +17,7 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import LinearEncoder as TextLinear
-from bifocal.training.cca import Moments, PairedBlock, caption_blocks, cca_projections, fit_cca
+from bifocal.training.initialization.cca import Moments, PairedBlock, caption_blocks, cca_projections, fit_cca
 
 
 def views(seed: int = 0, count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
