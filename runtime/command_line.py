@@ -70,44 +70,37 @@ class StageCommand(click.Command):
                 click.echo(f"-> {artifacts}/{path.name}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the artifacts and the parameters of the component."""
-        write_artifacts(formatter, self.component)
+        """Write the artifacts, and each parameter's value, type, range and description, with choices of parts."""
+        rows = [(f"artifacts/{name}", "input") for name in self.component.inputs]
+        rows += [(f"artifacts/{name}", "output") for name in self.component.outputs]
+        if rows:
+            with formatter.section("Artifacts"):
+                formatter.write_dl(rows)
         if self.component.has_parameters:
-            write_parameters(formatter, self.component, PARAMS_FILE)
+            values = parameters.load(PARAMS_FILE) if PARAMS_FILE.is_file() else {}
+            section = values.get(self.component.name)
+            section = {"seed": values.get("seed"), **(section if isinstance(section, dict) else {})}
+            with formatter.section(f"Parameters, section {self.component.name} of {PARAMS_FILE}"):
+                _write(formatter, describe(self.component.params, section))
 
 
 def _options(component: Component) -> list[click.Parameter]:
-    file = click.Path(path_type=Path)
-    executor_input = click.Option(
-        ["--executor-input"],
-        metavar="JSON",
-        help="Kubeflow's ExecutorInput, which replaces all other options.",
-    )
-    if not component.has_parameters:
-        return [executor_input]
-    options: list[click.Parameter] = [
-        click.Option(["--params"], type=file, default=PARAMS_FILE, show_default=True, help="File of the parameters."),
-        click.Option(["--recipe"], type=file, multiple=True, help="File that overlays --params; may be repeated."),
-        click.Option(
-            ["--set", "settings"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help=f"Set one value, as in --set {component.name}.KEY=VALUE; may be repeated.",
-        ),
-        click.Option(
-            ["--artifacts"],
-            default="artifacts",
-            show_default=True,
-            help="Folder of the artifacts, or s3://bucket/folder.",
-        ),
-        executor_input,
-    ]
+    file, artifacts = click.Path(path_type=Path), "Folder of the artifacts, or s3://bucket/folder."
+    setting = f"Set one value, as in --set {component.name}.KEY=VALUE; may be repeated."
+    executor_input = "Kubeflow's ExecutorInput, which replaces all other options."
+    options: list[click.Parameter] = [click.Option(["--executor-input"], metavar="JSON", help=executor_input)]
+    if component.has_parameters:
+        options[:0] = [
+            click.Option(["--params"], type=file, default=PARAMS_FILE, show_default=True, help="File of parameters."),
+            click.Option(["--recipe"], type=file, multiple=True, help="File that overlays --params; may be repeated."),
+            click.Option(["--set", "settings"], multiple=True, metavar="KEY=VALUE", help=setting),
+            click.Option(["--artifacts"], default="artifacts", show_default=True, help=artifacts),
+        ]
     if component.merge_step is not None:
+        count = click.IntRange(min=1)
         options += [
             click.Option(["--shard"], metavar="I/N", help="Process shard I of N, into an artifact of its own."),
-            click.Option(
-                ["--merge"], type=click.IntRange(min=1), metavar="N", help="Merge the N shards without copying."
-            ),
+            click.Option(["--merge"], type=count, metavar="N", help="Merge the N shards without copying."),
         ]
     return options
 
@@ -125,24 +118,6 @@ def command_line(components: Mapping[str, Component]) -> click.Group:
         commands=commands,
         context_settings={"max_content_width": 110},
     )
-
-
-def write_artifacts(formatter: click.HelpFormatter, component: Component) -> None:
-    """Write the names of the inputs and outputs."""
-    rows = [(f"artifacts/{name}", "input") for name in component.inputs]
-    rows += [(f"artifacts/{name}", "output") for name in component.outputs]
-    if rows:
-        with formatter.section("Artifacts"):
-            formatter.write_dl(rows)
-
-
-def write_parameters(formatter: click.HelpFormatter, component: Component, file: Path) -> None:
-    """Write each parameter's value in ``file``, type, range and description; for a part, its choices and arguments."""
-    values = parameters.load(file) if file.is_file() else {}
-    section = values.get(component.name)
-    section = {"seed": values.get("seed"), **(section if isinstance(section, dict) else {})}
-    with formatter.section(f"Parameters, section {component.name} of {file}"):
-        _write(formatter, describe(component.params, section))
 
 
 def _write(formatter: click.HelpFormatter, described: Iterable[Parameter]) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,14 +60,12 @@ def to_yaml(value: Any) -> str:
 
 
 def _group_members(group: type[BaseModel], value: Any) -> tuple[Parameter, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return tuple(describe(group, value if isinstance(value, Mapping) else {}))
-    if not value:
-        return tuple(describe(group, {}))
-    return tuple(
-        Parameter(str(index), to_yaml(entry), "", "", members=_group_members(group, entry))
-        for index, entry in enumerate(value)
-    )
+    if isinstance(value, list) and value:
+        return tuple(
+            Parameter(str(index), to_yaml(entry), "", "", members=_group_members(group, entry))
+            for index, entry in enumerate(value)
+        )
+    return tuple(describe(group, value if isinstance(value, Mapping) else {}))
 
 
 def _part_members(mark: FromRegistry, ref: Any) -> tuple[Parameter, ...]:
@@ -113,12 +111,8 @@ def _default(argument: inspect.Parameter) -> str:
 
 def parts_table(package: str) -> dict[str, str]:
     """First docstring line of each part of ``package``, by the part's name, in alphabetical order."""
-    return {name: summary(part) for name, part in sorted(registry.registered(package).items())}
-
-
-def summary(part: type) -> str:
-    """First line of the docstring of a class."""
-    return (inspect.getdoc(part) or "").partition("\n")[0]
+    parts = sorted(registry.registered(package).items())
+    return {name: (inspect.getdoc(part) or "").partition("\n")[0] for name, part in parts}
 
 
 def argument_descriptions(part: type) -> dict[str, str]:
@@ -137,26 +131,10 @@ def argument_descriptions(part: type) -> dict[str, str]:
     """
     descriptions: dict[str, str] = {}
     for base in reversed(part.__mro__):
-        descriptions |= _parse_args(inspect.cleandoc(base.__doc__ or ""))
-    return descriptions
-
-
-def _parse_args(docstring: str) -> dict[str, str]:
-    lines = docstring.splitlines()
-    if "Args:" not in lines:
-        return {}
-    descriptions: dict[str, str] = {}
-    names: list[str] = []
-    for line in lines[lines.index("Args:") + 1 :]:
-        if line and not line.startswith(" "):  # the next section
-            break
-        entry = re.match(r"    (\w+(?:, \w+)*): (.*)", line)
-        if entry:
-            names = entry[1].split(", ")
-            descriptions |= dict.fromkeys(names, entry[2])
-        else:
-            for name in names:
-                descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+        section = re.search(r"^Args:\n((?: .*\n?|\n)*)", inspect.cleandoc(base.__doc__ or ""), re.MULTILINE)
+        entries = re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5}.*)*)", section[1] if section else "", re.MULTILINE)
+        for names, text in entries:
+            descriptions |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return descriptions
 
 

@@ -59,14 +59,10 @@ class Module:
     deferred: Mapping[str, str]
 
 
+@cache
 def sources(component: Component, root: Path = ROOT) -> Closure:
     """Return the files and packages of the component's modules and of all their imports."""
-    return _closure(root, component.entry_modules)
-
-
-@cache
-def _closure(root: Path, modules: tuple[str, ...]) -> Closure:
-    return import_closure(root, modules)
+    return import_closure(root, component.entry_modules)
 
 
 def source_hash(component: Component, root: Path = ROOT) -> str:

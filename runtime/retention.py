@@ -1,6 +1,5 @@
 """Retention: which artifacts and checkpoints of former runs nothing needs any more."""
 
-import hashlib
 import re
 import shutil
 from collections.abc import Collection, Mapping
@@ -76,8 +75,7 @@ def artifact_units(address: str) -> list[Unit]:
         root = next(iter(partial), None) or next(filter(roots.__contains__, parents), None)
         if root not in (None, "."):
             grouped.setdefault(str(root), []).append(name)
-    with TemporaryDirectory() as folder:
-        return [_unit(address, root, files, names, Path(folder)) for root, names in grouped.items()]
+    return [_unit(address, root, files, names) for root, names in grouped.items()]
 
 
 def checkpoint_units(address: str) -> list[Unit]:
@@ -87,7 +85,7 @@ def checkpoint_units(address: str) -> list[Unit]:
         first, _, rest = name.partition("/")
         if rest and IDENTITY.fullmatch(first):
             grouped.setdefault(first, []).append(name)
-    return [_sum(address, root, "", files, names) for root, names in grouped.items()]
+    return [_unit(address, root, files, names) for root, names in grouped.items()]
 
 
 def delete_unit(unit: Unit) -> None:
@@ -118,29 +116,17 @@ def _files(address: str) -> Mapping[str, tuple[int, datetime]]:
     return found
 
 
-def _unit(address: str, root: str, files: Mapping[str, tuple[int, datetime]], names: list[str], folder: Path) -> Unit:
-    if root.endswith(PARTIAL):
-        return _sum(address, root, "", files, names)
+def _unit(address: str, root: str, files: Mapping[str, tuple[int, datetime]], names: list[str]) -> Unit:
+    folder = f"{address.rstrip('/')}/{root}"
+    sizes, times = zip(*(files[file] for file in names), strict=True)
+    if root.endswith(PARTIAL) or f"{root}/{MANIFEST}" not in names:
+        return Unit(folder, "", max(times), sum(sizes))
     name = PurePosixPath(root).name
     if IDENTITY.fullmatch(name):  # in a shared store, the folder above has the name of the output
         name = PurePosixPath(root).parent.name or name
-    path = Path(address, root)
-    if is_remote(address):
-        path = folder / hashlib.sha256(root.encode()).hexdigest()
-        path.mkdir()
-        Storage().download_file(f"{address}/{root}/{MANIFEST}", path / MANIFEST)
-    digest, inputs = artifact_hash(path), frozenset(read_manifest(path).get("inputs", {}).values())
-    return _sum(address, root, name, files, names, digest, inputs)
-
-
-def _sum(
-    address: str,
-    root: str,
-    name: str,
-    files: Mapping[str, tuple[int, datetime]],
-    names: list[str],
-    digest: str = "",
-    inputs: frozenset[str] = frozenset(),
-) -> Unit:
-    sizes, times = zip(*(files[file] for file in names), strict=True)
-    return Unit(f"{address.rstrip('/')}/{root}", name, max(times), sum(sizes), digest, inputs)
+    with TemporaryDirectory() as copied:
+        if is_remote(address):
+            Storage().download_file(f"{folder}/{MANIFEST}", Path(copied, MANIFEST))
+        path = Path(copied if is_remote(address) else folder)
+        digest, inputs = artifact_hash(path), frozenset(read_manifest(path).get("inputs", {}).values())
+    return Unit(folder, name, max(times), sum(sizes), digest, inputs)
