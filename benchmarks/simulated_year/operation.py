@@ -8,7 +8,7 @@ from typing import Any
 
 from bifocal.monitoring import Artifacts, Monitor, Thresholds, Week
 from components.catalog import final_component
-from components.cluster.promote.decide import Decision, promote
+from components.cluster.promote.run import Decision, promote
 from pipelines.app.run_folder import ARTIFACTS, shipped_file, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.backbones import demo_section

@@ -1,11 +1,12 @@
 """Stage evaluate: run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from bifocal.datasets import read_dataset
-from bifocal.evaluation.base import Subject, merge_metrics, scalar_metrics, summary_metrics
+from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metrics, summary_metrics
 from bifocal.evaluation.page import build_page, data_sentence
 from bifocal.evaluation.rank_tables import write_rank_tables
 from bifocal.features import open_features
@@ -17,10 +18,9 @@ from bifocal.report import model_card
 from bifocal.report.html import render
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from components.evaluate.files import lineage, write_tables_and_figures
-from components.evaluate.spec import EvaluateParams
-from runtime.artifacts import read_manifest, write_json
-from runtime.mlflow import log_files
+from components.evaluate.spec import COMPONENT, EvaluateParams
+from runtime.artifacts import artifact_hash, read_manifest, write_json
+from runtime.mlflow import git_commit, log_figure, log_files
 from runtime.spec import flatten
 
 FOOTER = "Written by python -m components evaluate. This page is one file and loads nothing."
@@ -40,10 +40,8 @@ def run(
         "duplicate_check_images": params.report.duplicate_check,
     }
     evaluators = [build("bifocal.evaluation", evaluator, **available) for evaluator in params.evaluators]
-    results = []
-    for evaluator in evaluators:
-        result = evaluator(subject)
-        results.append(result)
+    results = [evaluator(subject) for evaluator in evaluators]
+    for result in results:
         if result.skipped:
             log_line(f"{result.title} is skipped: {result.skipped}")
     write_json(metrics / "metrics.json", merge_metrics(results))
@@ -62,3 +60,36 @@ def run(
     (metrics / model_card.FILE).write_text(card, encoding="utf-8")
     log_files(report)
     return scalar_metrics(results)
+
+
+def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
+    """Write tables as CSV and figures as PNG, and log the figures."""
+    # DVC reports a declared plot without its file as an error: give it an empty table if its evaluator did not run.
+    for plot in COMPONENT.plots:
+        file = directory / Path(plot.path).name
+        file.write_text(f"{plot.x},{plot.y}\n")
+    (directory / "pictures").mkdir(exist_ok=True)
+    for result in results:
+        for name, table in result.tables.items():
+            table.map(_escape_formula).to_csv(directory / f"{name}.csv", index=False)
+        for name, figure in result.figures.items():
+            figure.savefig(directory / "pictures" / f"{name}.png", dpi=120, metadata={"Software": None})
+            log_figure(figure, f"{name}.png")
+
+
+def _escape_formula(cell: object) -> object:
+    """Return a cell that no spreadsheet runs as a formula: phrases and ids come from users."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; first the git commit."""
+    entries: dict[str, dict[str, str]] = {"this checkout": {"git commit": git_commit()}}
+    for name, path in artifacts.items():
+        manifest = read_manifest(path)
+        rows = {"artifact": artifact_hash(path), "code": str(manifest["code"])}
+        rows |= {f"input {source}": str(digest) for source, digest in manifest["inputs"].items()}
+        rows |= {key: str(value) for key, value in flatten(manifest["parameters"]).items()}
+        rows |= {f"metric {key}": f"{value:g}" for key, value in manifest["metrics"].items()}
+        entries[f"{name}, by {manifest['component']}"] = rows
+    return entries

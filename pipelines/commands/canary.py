@@ -69,8 +69,8 @@ def canary(
 
 def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", artifacts: Path) -> None:
     """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or leave it."""
-    from components.cluster.canary.record import Registered, log_decision
-    from components.cluster.promote.decide import promote
+    from components.cluster.canary.run import Registered, log_decision
+    from components.cluster.promote.run import promote
     from runtime.s3.remote_files import fetch_remote_files
 
     version, _ = log_decision(Registered(policy.model, policy.champion, policy.lock_timeout), report, decision)

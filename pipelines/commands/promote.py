@@ -53,7 +53,7 @@ def promote(
         name = f"version {restored.number if restored else '?'} of {policy.model}"
         report(f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow")
     else:
-        from components.cluster.promote.decide import promote as decide
+        from components.cluster.promote.run import promote as decide
         from runtime.s3.remote_files import fetch_remote_files
 
         fetch_remote_files()

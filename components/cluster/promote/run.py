@@ -1,13 +1,29 @@
-"""Step promote: run."""
+"""Step promote: run. ``python -m pipelines promote`` calls the same function."""
 
 import json
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bifocal.progress import log_line
-from components.cluster.promote.decide import promote
-from components.cluster.promote.spec import ACCEPTED, PromoteParams
+from bifocal.promotion.acceptance import Assessment
+from bifocal.promotion.criteria import Criteria
+from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import write_json
+from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags
+from runtime.mlflow.promotion.candidates import assess_versions, registry_checks, release_check
+from runtime.notices import report
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether the candidate became the champion; ``docs/promotion.md`` describes the record."""
+
+    accepted: bool
+    promoted: bool
+    reasons: list[str]
+    record: dict[str, Any]
 
 
 def run(params: PromoteParams, *, dataset: Path, features: Path, registration: Path, promotion: Path) -> dict[str, Any]:
@@ -20,3 +36,70 @@ def run(params: PromoteParams, *, dataset: Path, features: Path, registration: P
         log_line(f"not promoted: {reason}")
     accepted = json.dumps(decision.accepted)
     return {"promoted": float(decision.promoted), ACCEPTED: accepted, **decision.record["metrics"]}
+
+
+def promote(
+    policy: PromotionPolicy,
+    dataset: Path,
+    features: Path,
+    *,
+    number: int | None = None,
+    force: str = "",
+    decide_only: bool = False,
+) -> Decision:
+    """Compare the candidate with the champion, log the decision, and move the aliases if it is promoted.
+
+    ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons
+    against it. With ``decide_only``, no alias moves, and the version may have no release yet.
+    """
+    with alias_lock(policy.model, policy.lock_timeout):
+        candidate = get_version_number(policy.model, number) if number else get_version(policy.model, policy.candidate)
+        if candidate is None:
+            raise ValueError(
+                f"no version of {policy.model} has the alias {policy.candidate!r}: run register_model first"
+            )
+        candidate.check()
+        champion = get_version(policy.model, policy.champion)
+        if champion == candidate:
+            reason = f"version {candidate.number} already is the champion"
+            return Decision(False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
+        tags = version_tags(candidate)
+        checks, result = registry_checks(tags, policy.allow_dirty), Assessment()
+        if champion and not decide_only:
+            checks.append(release_check(candidate, tags, version_tags(champion)))
+        if force or all(check.passed for check in checks):
+            criteria = Criteria(**{field.name: getattr(policy, field.name) for field in fields(Criteria)})
+            result = assess_versions(candidate, champion, tags, criteria, dataset, features)
+        result.checks[:0] = checks
+        accepted = bool(force) or not result.reasons
+        record = {
+            "accepted": accepted,
+            "promoted": False,
+            "forced": force,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "candidate": {"version": candidate.number, "run_id": candidate.run_id, "git_commit": tags.get("git_commit")}
+            | {name: value for name, value in tags.items() if name.startswith("hash.")},
+            "champion": {"version": champion.number, "run_id": champion.run_id} if champion else None,
+            **result.record(),
+            "policy": policy.model_dump(mode="json"),
+        }
+        file = log_promotion(candidate, record, asdict(result.look) if result.look else None)
+        if accepted and not decide_only:
+            answer, aliases = "forced" if force else "yes", {"champion": policy.champion, "previous": policy.previous}
+            make_champion(candidate, **aliases, answer=answer, file=file)
+            record["promoted"] = True
+    decision = Decision(accepted, bool(record["promoted"]), result.reasons, record)
+    if decision.promoted or not accepted:
+        report(_notice(policy, decision), "green" if decision.promoted else "red")
+    return decision
+
+
+def _notice(policy: PromotionPolicy, decision: Decision) -> str:
+    """Return one sentence on a promoted or refused version."""
+    candidate, champion = decision.record["candidate"], decision.record["champion"]
+    verdict = "is the champion now" if decision.promoted else "was not promoted"
+    former = f", before it version {champion['version']}" if champion else ", the first one"
+    reasons = f": {'; '.join(decision.reasons)}" if decision.reasons else ""
+    forced = f" (forced: {decision.record['forced']})" if decision.record["forced"] else ""
+    name = f"bifocal promotion, version {candidate['version']} of {policy.model}"
+    return f"{name} {verdict}{former if decision.promoted else ''}{forced}{reasons}"

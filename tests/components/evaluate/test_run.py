@@ -14,7 +14,7 @@ from bifocal.evaluation.base import Result, summary_metrics
 from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics.retrieval.protocols import Fold
-from components.evaluate.files import write_tables_and_figures
+from components.evaluate.run import write_tables_and_figures
 from components.evaluate.spec import COMPONENT
 from runtime.artifacts import artifact_hash
 from runtime.parameters import ParameterError, validate

@@ -12,7 +12,7 @@ from tests.components.cluster.promote.versions import POLICY, ROOT, decisions, n
 PROMOTERS = """
 import os, sys, traceback
 from pathlib import Path
-from components.cluster.promote.decide import promote
+from components.cluster.promote.run import promote
 from components.cluster.promote.spec import PromotionPolicy
 policy = PromotionPolicy.model_validate_json(sys.argv[1])
 children = []

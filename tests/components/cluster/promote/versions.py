@@ -8,7 +8,7 @@ import mlflow
 import yaml
 
 from bifocal.datasets import Dataset
-from components.cluster.promote.decide import Decision, promote
+from components.cluster.promote.run import Decision, promote
 from components.cluster.promote.spec import PromotionPolicy
 from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
