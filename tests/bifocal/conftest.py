@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
@@ -107,3 +108,16 @@ def checkpoints(tmp_path: Path) -> Path:
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """96 training images and 24 validation images."""
     return write_squares(tmp_path_factory.mktemp("squares") / "dataset", 96, 24)
+
+
+@pytest.fixture
+def photograph() -> Callable[..., Path]:
+    """Write noise as an image file in the format of its suffix; the seed determines the pixels."""
+
+    def write(path: Path, seed: int = 0, width: int = 24, height: int = 16) -> Path:
+        pixels = np.random.default_rng(seed).integers(0, 256, size=(height, width, 3), dtype=np.uint8)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+        return path
+
+    return write

@@ -1,33 +1,16 @@
-"""Small photographs, and a small corpus of them."""
+"""A small corpus of photographs."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry
 from tests.bifocal.datasets.small import HEIGHT, WIDTH
 
-Photograph = Callable[..., Path]
-
 
 @pytest.fixture
-def photograph() -> Photograph:
-    """Write noise as an image file in the format of its suffix; the seed determines the pixels."""
-
-    def write(path: Path, seed: int = 0, width: int = 24, height: int = 16) -> Path:
-        pixels = np.random.default_rng(seed).integers(0, 256, size=(height, width, 3), dtype=np.uint8)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(path)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def corpus(tmp_path: Path, photograph: Photograph) -> Corpus:
+def corpus(tmp_path: Path, photograph: Callable[..., Path]) -> Corpus:
     """Three images, one per split, each with two captions and a phrase."""
     root = tmp_path / "photos"
     for seed, split in enumerate(SPLITS):

@@ -197,7 +197,7 @@ def test_photographs_of_phones_are_decoded(suffix: str, tmp_path: Path) -> None:
 
 
 def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bifocal.datasets import image_formats
+    from bifocal.onnx import image_formats
 
     path = tmp_path / "photo.heic"
     Image.new("RGB", (64, 32)).save(path)
