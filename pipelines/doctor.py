@@ -1,4 +1,4 @@
-"""Checks of this machine; each failed check names the command that fixes it."""
+"""``python -m pipelines doctor``: checks of this machine; each failed check names the command that fixes it."""
 
 import importlib.metadata
 import importlib.util
@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
+import click
 from packaging.requirements import Requirement
 
 from runtime.checkout import tracking_uri
@@ -191,3 +192,17 @@ def _project() -> Any:
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@click.command()
+def doctor() -> None:
+    """Check this machine, and print a command for each problem."""
+    failures = 0
+    for result in run_checks():
+        mark, color = {True: ("ok", "green"), False: ("WRONG", "red"), None: ("-", "yellow")}[result.ok]
+        click.secho(f"{mark:6}{result.name}: {result.message}", fg=color)
+        if not result.ok and result.fix:
+            click.echo(f"      {result.fix}")
+        failures += result.ok is False
+    if failures:
+        raise ValueError(f"{failures} checks failed: run the commands above")

@@ -1,7 +1,9 @@
-"""``dvc.yaml``, rendered from the declarations of the stages and the imports of their code."""
+"""``dvc.yaml``, rendered from the declarations of the stages and their imports, and repair of DVC's table of locks."""
 
+import json
+import time
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -15,6 +17,10 @@ PACKAGES_STAGE = "packages"
 PACKAGES_FILE = "packages.json"
 CODE = "code"
 """Key of the table in this file that has the code hash of each stage. DVC itself compares files by their bytes."""
+TABLE = Path(".dvc", "tmp", "rwlock")
+"""Table of the files that DVC's processes read and write."""
+PATIENCE = 0.5
+"""Seconds after which no process is still writing an unreadable table."""
 
 
 def dvc_components(pipeline: str = "embedding") -> list[Component]:
@@ -84,3 +90,29 @@ def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath)
 
 def _wdir(home: PurePosixPath) -> dict[str, str]:
     return {} if home == PurePosixPath() else {"wdir": "/".join([".."] * len(home.parts))}
+
+
+def remove_damaged_table(root: Path) -> bool:
+    """Remove the table below ``root`` if it cannot be read, and return whether it was removed.
+
+    A killed DVC leaves its table empty or cut off, and every later command fails. A readable table is kept: DVC itself
+    removes the entries of processes that have ended.
+    """
+    table = root / TABLE
+    if _is_readable(table):
+        return False
+    time.sleep(PATIENCE)
+    if _is_readable(table):
+        return False
+    table.unlink(missing_ok=True)
+    return True
+
+
+def _is_readable(table: Path) -> bool:
+    try:
+        json.loads(table.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return True
+    except ValueError:  # not JSON, or not UTF-8
+        return False
+    return True

@@ -1,23 +1,15 @@
-"""Commands of ``python -m pipelines``, one per file."""
+"""Commands of ``python -m pipelines``."""
 
 import click
 
 from pipelines.commands.canary import canary
-from pipelines.commands.clean import clean
-from pipelines.commands.compare import compare
-from pipelines.commands.compile import compile_command
+from pipelines.commands.cluster import compile_command, preflight, run, schedule
 from pipelines.commands.convert import convert
-from pipelines.commands.doctor import doctor
-from pipelines.commands.metrics import metrics
 from pipelines.commands.monitor import monitor
-from pipelines.commands.packages import packages
-from pipelines.commands.preflight import preflight
-from pipelines.commands.promote import promote
-from pipelines.commands.register import register
-from pipelines.commands.release import release
-from pipelines.commands.render import render
-from pipelines.commands.run import run
-from pipelines.commands.schedule import schedule
+from pipelines.commands.registry import clean, promote, register, release
+from pipelines.commands.render import packages, render
+from pipelines.commands.results import compare, metrics
+from pipelines.doctor import doctor
 
 
 @click.group(context_settings={"max_content_width": 110})

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from bifocal import registry
 from components import catalog
-from pipelines.yaml_model import load_yaml_model
+from pipelines.policies import load_yaml_model
 from runtime import parameters
 from runtime.spec import StrictModel
 

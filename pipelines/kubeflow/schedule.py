@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 
 from pipelines.kubeflow.client import Target, experiment_id, namespace_of, upload_version
 from pipelines.kubeflow.flows import FlowName
-from pipelines.yaml_model import load_yaml_model
+from pipelines.policies import load_yaml_model
 from runtime.spec import StrictModel
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

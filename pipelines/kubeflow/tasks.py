@@ -173,7 +173,10 @@ def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Mapping[
 
 def node_settings(step: StepResources, resources: Resources, environment: Iterable[str]) -> NodeSettings:
     """Return the machines' settings for the training ``step``; each gets the variables of the waiting step."""
-    gpu = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}
+    gpu, user = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}, None
+    if step.security_context:
+        given = step.security_context.model_dump(exclude_none=True)
+        user = {to_camel(name): value for name, value in given.items()}
     return NodeSettings(
         runtime=resources.trainer.runtime,
         folder=resources.trainer.folder,
@@ -189,8 +192,7 @@ def node_settings(step: StepResources, resources: Resources, environment: Iterab
         node_affinity=[requirement.model_dump() for requirement in step.node_affinity],
         tolerations=[toleration.model_dump(exclude_none=True) for toleration in step.tolerations],
         image_pull_secrets=resources.image_pull_secrets,
-        security_context=step.security_context
-        and {to_camel(key): value for key, value in step.security_context.model_dump(exclude_none=True).items()},
+        security_context=user,
         timeout=step.timeout,
     )
 

@@ -1,15 +1,36 @@
 """Policies of an operator: ``promotion.yaml``, ``thresholds.yaml``, ``canary.yaml``, ``retention.yaml``."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
 
 from components.cluster.clean.spec import RetentionPolicy
 from components.cluster.monitor.spec import MonitorPolicy
 from components.cluster.promote.spec import PromotionPolicy
-from pipelines.yaml_model import load_yaml_model
+from runtime.parameters import load_yaml
 
 if TYPE_CHECKING:
     from bifocal.serving.canary.decision import Rule
+
+T = TypeVar("T")
+
+
+def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
+    """Return the YAML or JSON in ``path``, validated by pydantic; the ``ValueError`` lists all invalid entries."""
+    try:
+        return validate(load_yaml(path.read_text()))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path.name} is not YAML: {error}") from error
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, entry['loc'])) or 'whole file'}: {entry['msg'].removeprefix('Value error, ')}"
+            for entry in error.errors()
+        ]
+        raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error
+
 
 PROMOTION, THRESHOLDS, CANARY, RETENTION = (
     Path(__file__).with_name(name) for name in ("promotion.yaml", "thresholds.yaml", "canary.yaml", "retention.yaml")

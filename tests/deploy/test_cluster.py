@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.commands.run import run
+from pipelines.commands.cluster import run
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from runtime import parameters

@@ -13,7 +13,7 @@ from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
-from pipelines.commands.release import release
+from pipelines.commands.registry import release
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from tests.bifocal.serving.runs import write_run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.dvc_lock import TABLE, remove_damaged_table
+from pipelines.dvc import TABLE, remove_damaged_table
 
 
 def dvc(folder: Path, *arguments: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from pipelines import readme
+from pipelines.commands.render import component_blocks, fill
 from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel
 
 
@@ -25,7 +25,7 @@ SECTION = {"phases": [{"loss": "TripletLoss", "epochs": 3}], "limit": None}
 
 
 def test_tables_show_artifacts_parameters_and_parts() -> None:
-    blocks = readme.component_blocks(TOY, SECTION)
+    blocks = component_blocks(TOY, SECTION)
     assert blocks["artifacts"].splitlines()[2] == "| `dataset` (of `prepare_dataset`) | `toys`, `games` |"
     assert blocks["parameters"].splitlines()[2:] == [
         "| `phases` |  | list of groups | training phases |",
@@ -38,24 +38,22 @@ def test_tables_show_artifacts_parameters_and_parts() -> None:
 
 def test_component_without_a_section_has_no_parameters() -> None:
     component = Component(name="toy", summary="", image="cpu", params=Toy, outputs=(), has_parameters=False)
-    assert readme.component_blocks(component, {}) == {
-        "artifacts": "| inputs | outputs |\n| --- | --- |\n| none | none |\n"
-    }
+    assert component_blocks(component, {}) == {"artifacts": "| inputs | outputs |\n| --- | --- |\n| none | none |\n"}
 
 
 def test_blocks_are_replaced_and_other_text_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text("# toy\n\n<!-- rendered: artifacts -->\nold\n<!-- end -->\n\ntext\n")
-    text = readme.fill(file, {"artifacts": "| new |\n"})
+    text = fill(file, {"artifacts": "| new |\n"})
     assert text == "# toy\n\n<!-- rendered: artifacts -->\n\n| new |\n\n<!-- end -->\n\ntext\n"
     file.write_text(text)
-    assert readme.fill(file, {"artifacts": "| new |\n"}) == text
+    assert fill(file, {"artifacts": "| new |\n"}) == text
 
 
 def test_missing_readme_or_block_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     with pytest.raises(ValueError, match=r"README\.md is missing: .* the blocks artifacts"):
-        readme.fill(file, {"artifacts": ""})
+        fill(file, {"artifacts": ""})
     file.write_text("# toy\n")
     with pytest.raises(ValueError, match="has the blocks none, expected artifacts, parameters"):
-        readme.fill(file, {"artifacts": "", "parameters": ""})
+        fill(file, {"artifacts": "", "parameters": ""})

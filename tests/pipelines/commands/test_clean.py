@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from mlflow import MlflowClient
 
-from pipelines.commands.clean import clean
+from pipelines.commands.registry import clean
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.connection import connect
 from runtime.mlflow.registry import RELEASE_TAG

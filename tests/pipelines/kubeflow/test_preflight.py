@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from pipelines.__main__ import main
+from pipelines.commands.cluster import Pipeline
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.preflight import (
     Subject,
@@ -71,8 +71,7 @@ def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypat
 
 
 def test_a_run_on_the_cluster_is_refused_unless_the_checks_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    command_module = import_module("pipelines.commands.run")
-    monkeypatch.setattr(command_module, "compile_pipeline_for", lambda *arguments: "pipeline")
+    monkeypatch.setattr(Pipeline, "compile", lambda pipeline: "pipeline")
     with serve() as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
         command = ["run", "--runner", "cluster", "--revision", REVISION]

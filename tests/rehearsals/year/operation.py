@@ -21,7 +21,7 @@ from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
-from pipelines.commands.clean import clean as clean_command
+from pipelines.commands.registry import clean as clean_command
 from pipelines.policies import load_thresholds
 from runtime.artifacts import hash_files, write_json
 from runtime.mlflow import alias_lock, get_version_number, make_champion, remove_lock, roll_back

@@ -1,4 +1,4 @@
-"""``python -m pipelines compare``."""
+"""Commands that print results of a run: ``metrics`` and ``compare``."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +9,18 @@ import click
 if TYPE_CHECKING:
     from bifocal.promotion.comparison import Difference
     from components.cluster.promote.spec import PromotionPolicy
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+def metrics(folder: Path) -> None:
+    """Print the metrics of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe."""
+    from rich.console import Console
+
+    from pipelines.metrics import metrics_table, ranking_table
+
+    only_ranking = (folder / "artifacts/ranking_metrics").is_dir() and not (folder / "artifacts/metrics").is_dir()
+    Console().print(ranking_table(folder) if only_ranking else metrics_table(folder), soft_wrap=False)
 
 
 @click.command()

@@ -1,0 +1,267 @@
+"""Commands that compile the pipeline: ``compile``, ``preflight``, ``run`` and ``schedule``."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from components import catalog
+from runtime import parameters
+from runtime.checkout import tracking_uri
+
+if TYPE_CHECKING:
+    from pipelines.kubeflow.flows import FlowName
+    from pipelines.kubeflow.resources import Resources
+
+# Variables that stages read. The compiled ones name the servers and secrets of a cluster.
+PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
+
+recipes_option = click.option(
+    "--recipe",
+    "recipes",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="File that overlays params.yaml; may be repeated.",
+)
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set one value of params.yaml, as in --set prepare_dataset.corpus.root=s3://bucket/coco; may be repeated.",
+)
+images_option = click.option(
+    "--images",
+    type=click.Path(path_type=Path, exists=True),
+    help='Image digests as JSON, {"cpu": "NAME@sha256:...", "gpu": ...}: images.json of containers/build.py.',
+)
+resources_option = click.option(
+    "--resources",
+    "overlays",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="File that overlays pipelines/kubeflow/resources.yaml; may be repeated.",
+)
+flow_option = click.option(
+    "--flow",
+    type=click.Choice(["train", "retrain", "refresh", "refresh-previous", "monitor", "clean"]),
+    default="train",
+    show_default=True,
+    help="train: all stages. retrain: train if the data changed enough. refresh: embed new images with the champion. "
+    "refresh-previous: embed them with the version before it, for a rollback. "
+    "monitor: compare the last days with the training. clean: list or delete what nothing needs.",
+)
+revision_option = click.option(
+    "--revision", help="Git commit that user files are read from; by default this checkout's."
+)
+skipped_checks_option = click.option(
+    "--skip-check",
+    "skipped",
+    multiple=True,
+    type=click.Choice(["images", "repository", "buckets", "permissions", "all"]),
+    help="Check of the cluster to omit; may be repeated.",
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A flow of the pipeline with its parameters, the resources of its steps, and the commit of its user files."""
+
+    values: Mapping[str, Any]
+    resources: "Resources"
+    revision: str
+    flow: "FlowName" = "train"
+
+    def compile(self) -> str:
+        """Return the compiled pipeline as YAML."""
+        from pipelines.kubeflow.compile import compile_pipeline
+
+        return compile_pipeline(self.values, self.resources, self.revision, self.flow)
+
+
+def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a pipeline, and the ``Pipeline`` of their values as the first argument."""
+
+    @wraps(command)
+    def with_pipeline(
+        recipes: Sequence[Path],
+        settings: Sequence[str],
+        flow: "FlowName",
+        images: Path | None,
+        overlays: Sequence[Path],
+        revision: str | None,
+        **options: Any,
+    ) -> None:
+        resources = load_resources(images, overlays)
+        command(Pipeline(load_parameters(recipes, settings), resources, revision or head_commit(), flow), **options)
+
+    for option in (
+        revision_option, resources_option, images_option, flow_option, settings_option, recipes_option,
+    ):  # fmt: skip
+        with_pipeline = option(with_pipeline)
+    return with_pipeline
+
+
+def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resources":
+    """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that replace keys."""
+    from pipelines.kubeflow import resources
+
+    return resources.load(images=resources.load_images(images) if images else None, overlays=overlays)
+
+
+def load_parameters(recipes: Sequence[Path | str], settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the validated values of ``params.yaml`` with ``recipes`` and ``settings``."""
+    values = parameters.load(Path("params.yaml"), [Path(recipe) for recipe in recipes], settings)
+    parameters.validate(values, catalog.configurable_components().values())
+    return values
+
+
+def head_commit() -> str:
+    """Return the commit of this checkout."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"this folder has no git commit ({done.stderr.strip()}): name one with --revision")
+    return done.stdout.strip()
+
+
+def check_cluster(
+    values: Sequence[Mapping[str, Any]],
+    resources: "Resources",
+    revision: str,
+    flows: Collection["FlowName"],
+    skipped: Sequence[str],
+) -> None:
+    """Run the checks for the flows of pipelines with some parameters."""
+    from pipelines.kubeflow.preflight import Subject, check_all
+
+    check_all(Subject(values, resources, revision, os.environ.get("KFP_NAMESPACE"), flows), skipped)
+
+
+@click.command("compile")
+@pipeline_options
+@click.option("--output", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True)
+def compile_command(pipeline: Pipeline, output: Path) -> None:
+    """Compile the pipeline for Kubeflow."""
+    output.write_text(pipeline.compile())
+    click.echo(output)
+
+
+@click.command()
+@pipeline_options
+@skipped_checks_option
+def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
+    """Check whether a cluster could run the pipeline: images, repository, buckets and permissions.
+
+    'run --runner cluster' and 'schedule apply' make the same checks first. KFP_NAMESPACE is the namespace of the runs.
+    """
+    check_cluster([pipeline.values], pipeline.resources, pipeline.revision, [pipeline.flow], skipped)
+    click.echo("no problem was found")
+
+
+@click.command()
+@pipeline_options
+@skipped_checks_option
+@click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs/kubeflow/local"),
+    show_default=True,
+    help="Folder of a local run. A second run in the same folder takes finished steps from the cache.",
+)
+@click.option(
+    "--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel steps of a local run."
+)
+@click.option(
+    "--no-cache", is_flag=True, help="Run every step again, such as after files of a former run were deleted."
+)
+@click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
+def run(
+    pipeline: Pipeline,
+    skipped: tuple[str, ...],
+    runner: str,
+    folder: Path,
+    parallel: int,
+    no_cache: bool,
+    push: bool,
+) -> None:
+    """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT)."""
+    resources = pipeline.resources.model_copy(update={"cache": False} if no_cache else {})
+    if runner == "cluster":
+        from pipelines.kubeflow.client import Target, kfp_client, submit
+
+        check_cluster([pipeline.values], resources, pipeline.revision, [pipeline.flow], skipped)
+        text = replace(pipeline, resources=resources).compile()
+        with kfp_client() as client:
+            click.echo(submit(text, Target(client, resources, pipeline.revision)))
+        return
+    from pipelines.local.container_engine import ContainerEngine
+    from pipelines.local.engine import Engine
+    from pipelines.local.host_engine import HostEngine
+    from pipelines.local.runner import LocalRun
+
+    environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
+    engine: Engine
+    if runner == "container":
+        server = environment.setdefault("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+        if not server.startswith("http"):
+            raise ValueError(
+                f"MLFLOW_TRACKING_URI is {server}, which containers cannot reach: 'make mlflow' starts a server"
+            )
+        engine = ContainerEngine(environment, Path.cwd())
+    else:
+        engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
+    # A run on this machine has checkpoints and a store if BIFOCAL_CHECKPOINTS and BIFOCAL_STORE are set here, not those
+    # of the cluster.
+    resources = resources.model_copy(update={"push": push, "checkpoints": None, "store": None})
+    text = replace(pipeline, resources=resources).compile()
+    # SIGTERM stops the running steps, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
+    failed = [name for name, state in states.items() if state.failed]
+    if failed:
+        logs = folder / failed[0] / "log-*.txt"
+        raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")
+
+
+@click.command()
+@images_option
+@resources_option
+@skipped_checks_option
+@click.argument("action", type=click.Choice(["diff", "apply", "list"]))
+def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str, ...], action: str) -> None:
+    """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or list them.
+
+    pipelines/kubeflow/schedules.yaml declares the schedules. Each is pinned to this commit, its images and its
+    parameters.
+    """
+    from pipelines.kubeflow import schedule as schedules
+    from pipelines.kubeflow.client import Target, kfp_client
+
+    declared = schedules.load()
+    with kfp_client() as client:
+        if action == "list":
+            click.echo("\n".join(schedules.list_schedules(client)) or "the server has no schedule of this project")
+            return
+        resources, revision = load_resources(images, overlays), head_commit()
+        if action == "apply":
+            values = [load_parameters(entry.recipes) for entry in declared.values()]
+            flows = {entry.flow for entry in declared.values() if entry.enabled}
+            check_cluster(values, resources, revision, flows, skipped)
+        target = Target(client, resources, revision)
+        changes = schedules.plan(
+            declared,
+            target,
+            lambda entry: Pipeline(load_parameters(entry.recipes), resources, revision, entry.flow).compile(),
+        )
+        for change in changes:
+            click.echo(f"{change.action:8}{change.name}")
+        if action == "apply":
+            for name in schedules.apply(declared, changes, target):
+                click.echo(f"{name}: a run is in progress, so its former schedule is paused; the next apply deletes it")

@@ -1,0 +1,156 @@
+"""Commands on the registry of models: ``register``, ``release``, ``promote`` and ``clean``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.commands.cluster import load_resources, resources_option
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+def register(folder: Path) -> None:
+    """Register the model of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe.
+
+    A model that is registered already keeps its version; only the alias moves. Registration is not a DVC stage: a
+    cached stage would not update the registry, and each trial of 'dvc exp run' would become the candidate.
+    """
+    from components.catalog import final_component
+    from runtime import parameters
+    from runtime.artifacts import artifact_hash
+    from runtime.job import Workspace, stage_job
+    from runtime.mlflow import reuse_version
+    from runtime.stage import run_stage
+
+    values = parameters.load(folder / "params.yaml")
+    component = final_component(values["pipeline"])
+    job = stage_job(component, values, Workspace((folder / "artifacts").as_posix()))
+    model, alias = values[component.name]["model"], values[component.name]["alias"]
+    metrics, onnx = job.inputs.values()
+    version = reuse_version(model, alias, artifact_hash(onnx), metrics, artifact_hash(metrics))
+    if version is not None:
+        click.echo(f"{model} version {version} has this model already; its alias is {alias}")
+        return
+    result = run_stage(job).metrics
+    click.echo(f"registered {model} version {result['version']}; its alias is {alias}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+def release(folder: Path) -> None:
+    """Add collection, index and hubness bank of the run in FOLDER to the registered version of its model.
+
+    The version and these files are one release: 'python -m pipelines promote', also with --rollback, moves them
+    together, and 'bifocal serve --model models:/bifocal@champion' serves them. A version has the release that was added
+    last, without the items that a service or 'bifocal delete --model' deleted. Files of earlier releases stay in the
+    registry until 'python -m pipelines clean', so adding an earlier run again uploads nothing.
+    """
+    from components.catalog import final_component
+    from runtime import parameters
+    from runtime.artifacts import artifact_hash
+    from runtime.mlflow.releases.store import find_version, log_release, read_digest
+
+    values = parameters.load(folder / "params.yaml")
+    model = values[final_component(values["pipeline"]).name]["model"]
+    onnx, collection, index, embedding = (
+        folder / "artifacts" / name for name in ("onnx", "collection", "index", "embedding")
+    )
+    version = find_version(model, artifact_hash(onnx))
+    logged = log_release(version, onnx, collection, index, embedding)
+    click.echo(
+        f"{model} version {version.number} {'now has' if logged else 'has'} the release {read_digest(version)[:12]}"
+        f"{'' if logged else ', whose files were logged already'}"
+    )
+
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
+)
+@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
+@click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
+@click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
+@click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
+@click.option("--stale", is_flag=True, help="Roll back although the previous release has other images.")
+@click.option("--reason", default="", help="Reason for --force or --rollback; it is recorded.")
+@click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
+def promote(
+    artifacts: Path,
+    policy_file: Path | None,
+    number: int | None,
+    force: bool,
+    rollback: bool,
+    stale: bool,
+    reason: str,
+    unlock: bool,
+) -> None:
+    """Compare the candidate with the champion under the policy of promotion.yaml; move the alias if it is better.
+
+    Both models rank the test images that both evaluations share, from artifacts/dataset of the candidate's run.
+    """
+    if force + rollback + unlock > 1:
+        raise click.UsageError("give only one of --force, --rollback and --unlock")
+    if force and not reason:
+        raise click.UsageError("--force needs --reason TEXT, which the registry records")
+    from pipelines import policies
+    from runtime.mlflow import alias_lock, get_version, remove_lock, roll_back
+    from runtime.notices import report
+
+    policy = policies.load_promotion(policy_file or policies.PROMOTION)
+    if unlock:
+        click.echo(f"removed the lock of {remove_lock(policy.model)}")
+        return
+    if rollback:
+        with alias_lock(policy.model, policy.lock_timeout):
+            aliases = {"champion": policy.champion, "previous": policy.previous}
+            roll_back(policy.model, **aliases, reason=reason, stale=stale)
+        restored = get_version(policy.model, policy.champion)
+        name = f"version {restored.number if restored else '?'} of {policy.model}"
+        report(f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow")
+    else:
+        from components.cluster.promote.run import promote as decide
+        from runtime.s3.remote_files import fetch_remote_files
+
+        fetch_remote_files()
+        decision = decide(policy, artifacts / "dataset", artifacts / "features", number=number, force=force * reason)
+        _print(decision.record)
+        for against in decision.reasons:
+            click.secho(f"{'despite' if decision.promoted else 'not promoted'}: {against}", fg="red")
+        if decision.promoted:
+            click.secho("promoted", fg="green")
+    for alias in (policy.candidate, policy.champion, policy.previous):
+        version = get_version(policy.model, alias)
+        if version:
+            click.echo(f"{alias}: version {version.number}")
+
+
+def _print(record: dict[str, Any]) -> None:
+    for name, value in record["metrics"].items():
+        click.echo(f"{name}: {value:g}")
+    for note in record.get("notes", []):
+        click.echo(f"note: {note}")
+
+
+@click.command()
+@resources_option
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="By default retention.yaml.")
+@click.option("--delete", is_flag=True, help="Delete; without it, nothing is changed.")
+def clean(overlays: tuple[Path, ...], policy_file: Path | None, delete: bool) -> None:
+    """List models, releases, artifacts and checkpoints that nothing needs any more; with --delete, delete them.
+
+    Needed are models and releases of versions with an alias and of the newest versions, the artifacts they were made
+    of, the newest artifacts of each name, and all that changed in the last days, by pipelines/policies/retention.yaml.
+    Models and releases are deleted some days after a call with --delete first found them unneeded; versions stay.
+    """
+    from components.cluster.clean.run import run
+    from components.cluster.clean.spec import CleanParams
+    from pipelines import policies
+    from pipelines.kubeflow.flows import clean_settings
+
+    policy = policies.load_retention(policy_file or policies.RETENTION)
+    settings = clean_settings(load_resources(None, overlays), policy, policies.load_promotion().model)
+    run(CleanParams.model_validate({"seed": 0, **settings, "delete": delete}))
