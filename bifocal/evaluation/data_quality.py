@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bifocal.datasets.duplicates import near_duplicates, shared_captions
-from bifocal.datasets.mismatches import mismatched_captions
+from bifocal.datasets.duplicates import mismatched_captions, near_duplicates, shared_captions
 from bifocal.evaluation.base import Result, Subject
 from bifocal.image_encoders.pooling import mean_region
 from bifocal.report.inspection import duplicate_gallery

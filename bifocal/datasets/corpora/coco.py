@@ -5,8 +5,7 @@ from pathlib import Path
 
 from bifocal.datasets.base import Corpus
 from bifocal.datasets.corpora.coco_instances import read_instances
-from bifocal.datasets.formats.files import require_root
-from bifocal.datasets.formats.karpathy import read_karpathy
+from bifocal.datasets.formats.files import read_karpathy, require_root
 
 SUBSETS = ("train2014", "val2014")
 

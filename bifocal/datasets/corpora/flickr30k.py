@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import Corpus
-from bifocal.datasets.formats.files import require_root
-from bifocal.datasets.formats.karpathy import read_karpathy
+from bifocal.datasets.formats.files import read_karpathy, require_root
 
 
 class Flickr30k:

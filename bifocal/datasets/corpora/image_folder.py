@@ -4,12 +4,19 @@ from pathlib import Path
 
 from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
 from bifocal.datasets.formats.archives import remove_all_but, unpack
-from bifocal.datasets.formats.caption_columns import CaptionColumns, choose_columns
-from bifocal.datasets.formats.caption_rows import CaptionRows, read_rows
-from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
+from bifocal.datasets.formats.caption_table import (
+    SUFFIXES,
+    CaptionColumns,
+    CaptionRows,
+    CaptionTable,
+    choose_columns,
+    read_caption_table,
+    read_rows,
+    tables_in,
+)
 from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars, unused_sidecars
-from bifocal.datasets.image_groups import drawn_splits
+from bifocal.datasets.splits import drawn_splits
 from bifocal.progress import log_line
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.formats.archives import remove_all_but, unpack
-from bifocal.datasets.formats.caption_columns import recognize
-from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
+from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, recognize, tables_in
 from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.corpora import Scenes
-from bifocal.datasets.scenes.backgrounds import DRAWERS
 from bifocal.datasets.scenes.captions import ADJECTIVES, MIN_DISTANCE, NOUNS, ON
-from bifocal.datasets.scenes.drawing import OUTLINES, box_of, draw_scene, silhouette
+from bifocal.datasets.scenes.drawing import DRAWERS, OUTLINES, box_of, draw_scene, silhouette
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene, SceneObject
 from tests.bifocal.datasets.corpora.entries import label_values
 
