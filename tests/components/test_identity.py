@@ -1,6 +1,7 @@
-"""Keys of components: package versions that are installed here, or pinned for an image."""
+"""Identity of components: import closures, complete and without code that does not run, and versions of packages."""
 
 import importlib.metadata
+import re
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -8,6 +9,97 @@ import pytest
 
 from components.catalog import all_components, pipeline_components
 from runtime import identity
+from runtime.identity import import_closure, sources
+
+ROOT = Path(__file__).parents[2]
+FILES = {
+    "bifocal/__init__.py": "",
+    "bifocal/lazy.py": "from importlib import import_module",
+    "bifocal/losses/__init__.py": "from bifocal.losses.triplet import Triplet",
+    "bifocal/losses/triplet.py": "import torch.nn as nn\nclass Triplet: pass",
+    "bifocal/text/__init__.py": (
+        "from typing import TYPE_CHECKING\nfrom bifocal.lazy import x\n"
+        "if TYPE_CHECKING:\n    from bifocal.text.store import Store\n    from bifocal.text.other import Other\n"
+        "else:\n    import numpy\n"
+    ),
+    "bifocal/text/store.py": "",
+    "bifocal/text/other.py": "",
+    "bifocal/report/__init__.py": "",
+    "bifocal/report/html.py": "def render():\n    import jinja2\n    from bifocal.report import plots",
+    "bifocal/report/plots.py": "import os, matplotlib",
+    "bifocal/report/style.css": "",
+    "bifocal/report/README.md": "",
+    "bifocal/progress.py": "import rich",
+    "components/__init__.py": "",
+    "components/train/__init__.py": "",
+    "components/train/README.md": "",
+}
+COMMON = {"bifocal/__init__.py", "components/__init__.py", "components/train/__init__.py", "components/train/run.py"}
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "packages"),
+    [
+        ("import os, bifocal.progress", set(), set()),
+        ("def run():\n    import bifocal.losses.triplet", {"losses/__init__.py", "losses/triplet.py"}, {"torch"}),
+        ("LOSSES = 'bifocal.losses'", {"losses/__init__.py", "losses/triplet.py"}, {"torch"}),
+        ("'of bifocal.losses, in prose'", set(), set()),
+        ("from bifocal.text import Store", {"text/__init__.py", "lazy.py", "text/store.py"}, {"numpy"}),
+        (
+            "from bifocal.report import html",
+            {"report/__init__.py", "report/html.py", "report/plots.py", "report/style.css"},
+            {"jinja2", "matplotlib"},
+        ),
+    ],
+)
+def test_closure_follows_imports_strings_and_deferred_names(
+    text: str, files: set[str], packages: set[str], tmp_path: Path
+) -> None:
+    for name, content in {**FILES, "components/train/run.py": f"import bifocal\n{text}\n"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    closure = import_closure(tmp_path, ["components.train.run"])
+    assert set(closure.files) == COMMON | {f"bifocal/{file}" for file in files}
+    assert set(closure.packages) == packages
+
+
+def test_the_report_is_code_of_evaluate_alone() -> None:
+    users = [stage.name for stage in pipeline_components() if "bifocal/report/style.css" in sources(stage).files]
+    assert users == ["evaluate"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "package"),
+    [
+        ("prepare_dataset", "bifocal/text"),
+        ("pretrain_sorter", "bifocal/losses"),
+        ("extract_features", "bifocal/losses"),
+        ("vectorize_captions", "bifocal/losses"),
+        ("train_embedding", "bifocal/evaluation"),
+        ("export_onnx", "bifocal/losses"),
+    ],
+)
+def test_a_stage_does_not_depend_on_the_code_of_another(stage: str, package: str) -> None:
+    assert not [file for file in sources(all_components()[stage]).files if file.startswith(f"{package}/")]
+
+
+def test_distributed_training_depends_on_the_code_that_its_nodes_run() -> None:
+    components = all_components()
+    own, nodes = components["train_distributed"], components["train_embedding"]
+    assert set(sources(nodes).files) < set(sources(own).files)
+
+
+@pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components() if not stage.side_effects])
+def test_a_cached_stage_reads_nothing_from_the_registry(stage: str) -> None:
+    """A champion, for example, is not a dependency: a cached report would compare with a former one."""
+    files = sources(all_components()[stage]).files
+    imported = {
+        name
+        for file in files
+        for names in re.findall(r"from runtime\.mlflow import (.+)", (ROOT / file).read_text())
+        for name in names.split(", ")
+    }
+    assert imported <= {"log_figure", "log_files", "log_metrics", "git_commit"}
 
 
 @pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components()])

@@ -119,6 +119,11 @@ def test_wrong_usage_is_an_error(main: click.Group, command: list[str], message:
     assert message in result.output
 
 
+def test_a_section_without_a_stage_is_an_error(main: click.Group) -> None:
+    result = CliRunner().invoke(main, ["toy", "--set", "glue.x=1"])
+    assert "glue: unknown section; Available: pipeline, seed, toy." in str(result.exception)
+
+
 def test_error_that_a_user_can_fix_is_printed_without_traceback(
     main: click.Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
