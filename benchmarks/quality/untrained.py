@@ -7,7 +7,7 @@ of the classes. The images are the dev list of Flickr8k with all captions. Nothi
 the size of the image was chosen on this list among 256, 288 and 320 pixels. The bars are values of the equation at 260
 pixels, with vectors that are centered by the training images and captions. Intervals are bootstraps over images.
 
-Notices "nothing like it" are calibrated without captions, see ``bifocal.search.calibration.names``; the queries are
+Notices "nothing like it" are calibrated without captions, see ``bifocal.search.calibration.fitting``; the queries are
 those of quality.absent. Captions only say which images show a query. ``LIKE`` was chosen with these queries, also on
 1,008 images of the training list and on random hundreds of both.
 """
@@ -24,7 +24,7 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.identity import model_hash
 from bifocal.search import SearchIndex
-from bifocal.search.calibration.names import calibrate_by_names
+from bifocal.search.calibration.fitting import calibrate_by_names
 from pipelines.app.indexing.encoders import encoder_folder
 from pipelines.app.indexing.folder import name_vectors
 

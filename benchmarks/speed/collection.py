@@ -22,7 +22,7 @@ from bifocal.search import SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.sources import files_source
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 
 ONNX = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model" / "onnx"
 SIZE, DRAWN = 64, 500

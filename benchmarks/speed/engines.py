@@ -29,7 +29,7 @@ from benchmarks.speed.million import write_run
 from benchmarks.speed.search import Distribution, Vectors, basis_of, embeddings
 from bifocal.search import SearchIndex
 from bifocal.search.collection.collection import Collection
-from bifocal.search.exports.base import export_collection
+from bifocal.search.exports import export_collection
 from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.trained_model import COLLECTION
 

@@ -24,7 +24,7 @@ from bifocal.onnx.identity import model_hash
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, ITEMS, ITEMS_SCHEMA, VECTORS, Description, ModelIdentity
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.keywords import Keywords
 from bifocal.search.query import Query
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX

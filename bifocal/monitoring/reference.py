@@ -15,7 +15,7 @@ from bifocal.durable import new_folder
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes
 from bifocal.monitoring.significance import Count
-from bifocal.search.arrays import save_array
+from bifocal.search.vectors import save_array
 
 SCHEMA_VERSION = 2
 DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"

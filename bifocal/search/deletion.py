@@ -12,27 +12,28 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.durable import Change
-from bifocal.search.arrays import save_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
     META,
     NOWHERE,
     REGIONS,
+    STATES,
+    UNPACKED,
     VECTORS,
     Description,
     path_inside,
     read_items,
     shard_name,
+    stored_states,
 )
-from bifocal.search.collection.sources import UNPACKED
-from bifocal.search.collection.stat_cache import STATES, stored_states
 from bifocal.search.index.approximate import ApproximateIndex
-from bifocal.search.index.files import read_index, without_values, write_vectors
-from bifocal.search.index.format import APPROXIMATE, BIAS, KEYWORDS, REMOVED
-from bifocal.search.index.format import ITEMS as INDEX_ITEMS
-from bifocal.search.index.format import VECTORS as INDEX_VECTORS
+from bifocal.search.index.files import APPROXIMATE, BIAS, KEYWORDS, REMOVED, without_values, write_vectors
+from bifocal.search.index.files import ITEMS as INDEX_ITEMS
+from bifocal.search.index.files import VECTORS as INDEX_VECTORS
+from bifocal.search.index.index import SearchIndex
 from bifocal.search.keywords import Keywords
+from bifocal.search.vectors import save_array
 
 
 def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[str]) -> Description:
@@ -64,7 +65,7 @@ def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[s
 
 def delete_from_index(change: Change, directory: Path, item_ids: Sequence[str]) -> float:
     """Remove items from an index and return their share; an index of faiss without inverted lists is built again."""
-    index = read_index(directory, None)
+    index = SearchIndex.open(directory)
     gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)
     removed = index.removed | gone
     change.write(directory / REMOVED, partial(save_array, array=removed))

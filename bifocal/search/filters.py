@@ -1,6 +1,7 @@
-"""Filters on the metadata of a collection: equality, sets and ranges."""
+"""Filters on the metadata of a collection, and groups of results with the same value."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,16 @@ from bifocal.registry import suggest
 PREFIX = "meta."
 """Prefix of the columns of metadata in ``items.parquet``."""
 LIMITS = ("min", "max")
+GROUP_DEPTH = 10_000
+"""Results among which the best ones of each group are searched."""
+
+
+def metadata_column(items: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return the values (N,) of a metadata column."""
+    if PREFIX + name not in items.column_names:
+        known = [column.removeprefix(PREFIX) for column in items.column_names if column.startswith(PREFIX)]
+        raise ValueError(f"the collection has no metadata {name!r}; {suggest(name, known)}")
+    return items[PREFIX + name]
 
 
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -22,10 +33,7 @@ def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_
     """
     mask = np.ones(len(items), dtype=bool)
     for name, condition in where.items():
-        if PREFIX + name not in items.column_names:
-            known = [column.removeprefix(PREFIX) for column in items.column_names if column.startswith(PREFIX)]
-            raise ValueError(f"the collection has no metadata {name!r}; {suggest(name, known)}")
-        column = items[PREFIX + name]
+        column = metadata_column(items, name)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         try:
@@ -75,3 +83,14 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     if isinstance(value, str) != texts and not (isinstance(value, str) and pa.types.is_temporal(type_)):
         raise TypeError("a text fits only a column of texts, dates or times; a column of texts takes only texts")
     return pa.scalar(value).cast(type_)
+
+
+def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:
+    """Return the positions of the first ``each`` results of each value; no value is a value too."""
+    seen: Counter[Hashable] = Counter()
+    kept = []
+    for position, value in enumerate(values):
+        seen[value] += 1
+        if seen[value] <= each:
+            kept.append(position)
+    return kept

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bifocal.search.arrays import one_chunk
 from bifocal.search.filters import PREFIX
+from bifocal.search.vectors import one_chunk
 
 RANK_CONSTANT = 60
 """k of reciprocal rank fusion."""

@@ -14,7 +14,7 @@ from PIL import Image
 from bifocal.onnx.heatmaps import HeatmapModel
 from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.collection.collection import Collection
-from bifocal.search.groups import GROUP_DEPTH, group_column, limit_groups
+from bifocal.search.filters import GROUP_DEPTH, limit_groups, metadata_column
 from bifocal.search.hits import Explain, Ranking, Relevance, Results, SearchHit
 from bifocal.search.index.exact import scores
 from bifocal.search.index.index import SearchIndex
@@ -160,7 +160,7 @@ class Search:
         allowed, count = self.index.allowed(query.where, query.exclude, query.without), offset + k
         if query.group is None:
             return self._results(self._rank(query, count, allowed), query, k, offset)
-        groups, asked = group_column(self.index.items, query.group), 4 * count
+        groups, asked = metadata_column(self.index.items, query.group), 4 * count
         while True:
             ranking = self._rank(query, min(asked, GROUP_DEPTH), allowed)
             kept = limit_groups(groups.take(ranking.rows).to_pylist(), query.per_group)

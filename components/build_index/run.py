@@ -14,8 +14,7 @@ from bifocal.onnx.identity import model_hash
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.build import IndexSettings, build_index, measure
-from bifocal.search.index.from_collection import HeldOutCaptions, index_of_collection
+from bifocal.search.index.build import HeldOutCaptions, IndexSettings, build_index, index_of_collection, measure
 from bifocal.search.index.index import SearchIndex
 from components.build_index.spec import BuildIndexParams
 

@@ -17,7 +17,7 @@ from bifocal.report.pictures import contact_sheet
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel, load
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.commands.registry import release
 from runtime.artifacts import artifact_hash, hash_files, write_json

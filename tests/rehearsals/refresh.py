@@ -30,7 +30,6 @@ from PIL import Image
 from bifocal.progress import log_line
 from bifocal.search.collection import format
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.origins import TIME
 from bifocal.search.collection.writer import CollectionWriter, Item
 from runtime.s3.errors import StorageError
 from runtime.s3.remote_images import remote_source
@@ -107,7 +106,7 @@ def write_former(folder: Path, address: str, few: Collection) -> None:
         digest = former_digest(entry.item_id)
         writer.add(Item(entry.item_id, entry.image, digest, 8, 8, tuple(state.tolist())), vector)
     names = [entry.item_id for entry in source.entries]
-    columns = {"item_id": names, format.FOLDER: [""] * len(names), format.DATE: pa.nulls(len(names), TIME)}
+    columns = {"item_id": names, format.FOLDER: [""] * len(names), format.DATE: pa.nulls(len(names), format.TIME)}
     writer.finish({}, pa.table(columns))
 
 

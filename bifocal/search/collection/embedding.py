@@ -16,10 +16,8 @@ from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
-from bifocal.search.collection.origins import with_origins
-from bifocal.search.collection.resume import open_writer
-from bifocal.search.collection.sources import Entry, Source
-from bifocal.search.collection.update import CollectionUpdate
+from bifocal.search.collection.sources import Entry, Source, with_origins
+from bifocal.search.collection.update import CollectionUpdate, open_writer
 from bifocal.search.collection.writer import CollectionWriter, Item
 
 REASONS_SHOWN = 3
@@ -107,7 +105,7 @@ class CollectionEmbedder:
         listed = {entry.item_id for entry in source.entries} if first_shard else None
         broken = {image for image, _ in run.problems}
         gone = run.update.gone(listed, {entry.item_id for entry in entries if _name(entry) in broken})
-        metadata = with_origins(source, entries, run.update)
+        metadata = with_origins(source, entries, run.update.dates())
         finished = run.writer.finish(source.captions, metadata, gone, [entry.item_id for entry in entries])
         if not finished.items and len(entries) == len(source.entries):
             raise ValueError(f"no image of {source.root} can be embedded. The first problems: {_first(run.problems)}")

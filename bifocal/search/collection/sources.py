@@ -1,8 +1,10 @@
-"""Images for a collection: from a dataset, or from a folder, table or archive without captions or splits."""
+"""Images for a collection, with captions and metadata: from a dataset, a folder, a table or an archive."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path, PurePath, PurePosixPath
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,12 +19,13 @@ from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE
-from bifocal.search.collection.stat_cache import UNKNOWN, file_states
+from bifocal.onnx.image_header import open_header
+from bifocal.search.collection.format import DATE, FOLDER, TIME, UNKNOWN, UNPACKED, file_states
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 """Names of a table beside the images, without their suffix."""
-UNPACKED = "images"
-"""Folder below the collection for images of archives."""
+EXIF, TAKEN, CHANGED = 0x8769, 0x9003, 0x0132
+"""EXIF tags: the table of photographs, the time of the photograph in it, and the time of the last change."""
 EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, .jsonl, .parquet)"
 
 
@@ -212,3 +215,53 @@ def _metadata(names: Sequence[str], values: Mapping[str, Mapping[str, Any]], col
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             table[column] = pa.array([None if value is None else str(value) for value in of_images], pa.string())
     return pa.table(table)
+
+
+def with_origins(
+    source: Source, entries: Sequence[Entry], known: Mapping[int, datetime | None] = MappingProxyType({})
+) -> pa.Table | None:
+    """Return the metadata of a source with the folder and the date of each image file, if it has none of these names.
+
+    The date is the time of the photograph in EXIF, else of the last change of the file; files of archives and copies
+    of files at an address have only the first. ``known`` has dates by position in ``entries``: these files are not
+    opened.
+    """
+    if source.folder is None:
+        return source.metadata
+    table = source.metadata
+    if table is None:
+        table = pa.table({"item_id": pa.array([entry.item_id for entry in entries], pa.string())})
+    names: list[str] = table.column("item_id").to_pylist()
+    place = {entry.item_id: position for position, entry in enumerate(entries)}
+    own_times = not source.unpacked and not is_address(source.root)
+
+    def folder(position: int) -> str:
+        parent = str(PurePosixPath(str(entries[position].image)).parent)
+        return "" if parent == "." else parent
+
+    def date(position: int) -> datetime | None:
+        if position in known:
+            return known[position]
+        file = source.open(entries[position])
+        taken = date_taken(file)
+        if taken is None and own_times and file.is_file():
+            return datetime.fromtimestamp(int(file.stat().st_mtime))
+        return taken
+
+    missing: list[tuple[str, Callable[[int], Any], pa.DataType]] = [(FOLDER, folder, pa.string()), (DATE, date, TIME)]
+    for name, value_of, kind in missing:
+        if name not in table.column_names:
+            values = [value_of(place[item_id]) if item_id in place else None for item_id in names]
+            table = table.append_column(name, pa.array(values, kind))
+    return table
+
+
+def date_taken(file: Path) -> datetime | None:
+    """Return the time of a photograph in its EXIF data; None for a file without it."""
+    try:
+        with file.open("rb") as opened, open_header(opened) as image:
+            exif = image.getexif()
+            text = exif.get_ifd(EXIF).get(TAKEN) or exif.get(CHANGED)
+        return datetime.strptime(str(text)[:19], "%Y:%m:%d %H:%M:%S")
+    except (OSError, ValueError):
+        return None

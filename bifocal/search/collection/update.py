@@ -1,8 +1,11 @@
-"""An update of a collection: the items that it takes over, without reading the files of unchanged images."""
+"""An update of a collection: what it takes over from a former one, and from a killed run."""
 
+import hashlib
 from collections.abc import Collection as Container
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,37 +14,36 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import ITEMS_SCHEMA, PART_SCHEMA
-from bifocal.search.collection.sources import Entry
-from bifocal.search.collection.stat_cache import STATE_FIELDS, read_states, same_states
-from bifocal.search.collection.writer import Item
+from bifocal.search.collection.format import (
+    DATE,
+    FIELDS,
+    ITEMS_SCHEMA,
+    META,
+    PART_SCHEMA,
+    STATE_FIELDS,
+    TIME,
+    Description,
+    read_states,
+)
+from bifocal.search.collection.sources import Entry, Source
+from bifocal.search.collection.writer import CollectionWriter, Item
 
 ITEM = ("item_id", "image", "sha256", "width", "height")
+States = NDArray[np.int64]
 
 
 class CollectionUpdate:
     """Collection and n entries of its update: their ``rows`` (n,) in it, -1 for new images, and ``unchanged`` (n,)."""
 
-    def __init__(self, collection: Collection | None, entries: Sequence[Entry], states: NDArray[np.int64]) -> None:
+    def __init__(self, collection: Collection | None, entries: Sequence[Entry], states: States) -> None:
         self.collection, self._entries, self._states = collection, entries, states
         self.rows: NDArray[np.int64] = np.full(len(entries), -1)
         self.unchanged: NDArray[np.bool_] = np.zeros(len(entries), bool)
         self._items = ITEMS_SCHEMA.empty_table().select(ITEM)
         if collection is not None:
             self._items = collection.items.select(ITEM).combine_chunks()
-            self._compare(collection)
-
-    def _compare(self, collection: Collection) -> None:
-        ids = pa.array([entry.item_id for entry in self._entries], pa.string())
-        found = pc.index_in(ids, value_set=self._items.column("item_id")).fill_null(-1).to_numpy()
-        self.rows = np.where(np.append(collection.deleted, True)[found], -1, found).astype(np.int64)
-        given = pa.array([entry.sha256 for entry in self._entries], pa.string())
-        former = self._items.column("sha256").take(pa.array(self.rows, mask=self.rows < 0))
-        same_hash = pc.equal(given, former).fill_null(False).to_numpy()
-        stored = read_states(collection.directory, self._items.column("item_id"))
-        # Without a hash of the source, the state of the file decides; -1 is any row then, and counts as changed.
-        same_file = given.is_null().to_numpy(zero_copy_only=False) & same_states(stored[self.rows], self._states)
-        self.unchanged = (self.rows >= 0) & (same_hash | same_file)
+            stored = read_states(collection.directory, self._items.column("item_id"))
+            self.rows, self.unchanged = _compare(self._items, stored, collection.deleted, entries, states)
 
     def item(self, position: int) -> Item:
         """Return the former item of an entry, with the image and the state that the entry has now."""
@@ -63,6 +65,14 @@ class CollectionUpdate:
         """Return the SHA-256 of the former image of an entry; None for a new image."""
         row = self.rows[position]
         return None if row < 0 else str(self._values["sha256"][row])
+
+    def dates(self) -> dict[int, datetime | None]:
+        """Return the former dates of unchanged entries, by their positions."""
+        if self.collection is None or META + DATE not in self.collection.items.column_names:
+            return {}
+        column = self.collection.items.column(META + DATE)
+        unchanged = np.flatnonzero(self.unchanged) if column.type == TIME else np.zeros(0, np.int64)
+        return dict(zip(unchanged.tolist(), column.take(self.rows[unchanged]).to_pylist(), strict=True))
 
     def whole_shards(self, waiting: NDArray[np.bool_], least: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yield unchanged, ``waiting`` shards of at least ``least`` vectors, so that updates make few small files."""
@@ -94,3 +104,47 @@ class CollectionUpdate:
         for field, column in zip(STATE_FIELDS, self._states[positions].T, strict=True):
             table = table.append_column(field, pa.array(column))
         return table.cast(PART_SCHEMA)
+
+
+def open_writer(
+    directory: Path, description: Description, items_per_shard: int, source: Source, entries: Sequence[Entry],
+    states: States,
+) -> CollectionWriter:  # fmt: skip
+    """Return a writer that goes on after the shards of a killed run, unless one of their images has changed since."""
+    writer = CollectionWriter(directory, description, items_per_shard)
+    written = writer.written
+    stored = np.stack([written.column(name).to_numpy() for name in FIELDS], axis=1)
+    rows, unchanged = _compare(written, stored, np.zeros(len(written), bool), entries, states)
+    unknown = np.flatnonzero((rows >= 0) & ~unchanged).tolist()
+    hashes = written.column("sha256")
+    if np.count_nonzero(rows >= 0) < len(written) or not all(
+        _has_content(source, entries[position], hashes[int(rows[position])].as_py()) for position in unknown
+    ):
+        writer.clear()
+    return writer
+
+
+def _compare(
+    items: pa.Table, stored: States, deleted: NDArray[np.bool_], entries: Sequence[Entry], states: States
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the rows (n,) of entries among items with their stored states, and which entries are unchanged (n,)."""
+    ids = pa.array([entry.item_id for entry in entries], pa.string())
+    found = pc.index_in(ids, value_set=items.column("item_id")).fill_null(-1).to_numpy()
+    rows = np.where(np.append(deleted, True)[found], -1, found).astype(np.int64)
+    given = pa.array([entry.sha256 for entry in entries], pa.string())
+    former = items.column("sha256").take(pa.array(rows, mask=rows < 0))
+    same_hash = pc.equal(given, former).fill_null(False).to_numpy()
+    # Without a hash of the source, the state of the file decides; an entry without a row has row -1 of no item.
+    padded = np.append(stored, np.zeros((1, stored.shape[1]), np.int64), axis=0)[rows]
+    same_file = (
+        given.is_null().to_numpy(zero_copy_only=False) & (padded == states).all(axis=1) & (states != 0).any(axis=1)
+    )
+    return rows, (rows >= 0) & (same_hash | same_file)
+
+
+def _has_content(source: Source, entry: Entry, sha256: str) -> bool:
+    """Return whether an image that has no equal hash and state of its file still has the content of a killed run."""
+    if entry.sha256 is not None or source.dataset is not None:
+        return entry.sha256 is None
+    file = source.open(entry)
+    return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256

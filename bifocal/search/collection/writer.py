@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.durable import replace_file, write_text
-from bifocal.search.arrays import save_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
@@ -27,11 +26,14 @@ from bifocal.search.collection.format import (
     REGIONS,
     REJECTED,
     REJECTED_SCHEMA,
+    STATE_FIELDS,
+    UNKNOWN,
     VECTORS,
     Description,
     shard_name,
+    write_states,
 )
-from bifocal.search.collection.stat_cache import STATE_FIELDS, UNKNOWN, write_states
+from bifocal.search.vectors import save_array
 
 PARTS, STARTED = "parts", "started.json"
 NORM_TOLERANCE = 1e-2

@@ -1,56 +1,89 @@
-"""Write and read the files of an index."""
+"""Files of an index: names, the description, reading and writing."""
 
-from functools import partial
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.onnx.damage import read_whole
-from bifocal.search.arrays import save_array
-from bifocal.search.calibration.calibration import Calibration
-from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import read_table
-from bifocal.search.index.approximate import ApproximateIndex
-from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, KEYWORDS, REMOVED, VECTORS, IndexDescription
-from bifocal.search.keywords import Keywords, has_texts
-from bifocal.search.vectors import FileVectors
+from bifocal.durable import write_text
+from bifocal.onnx.damage import read_json, read_whole
+from bifocal.search.collection.format import ModelIdentity
+
+DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
+BIAS, REMOVED, APPROXIMATE, KEYWORDS = "bias.npy", "removed.npy", "index.faiss", "keywords.arrow"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What searches in the index cost and find; a search has one query and k = 10."""
+
+    recall_at_10: float  # mean share of the exact ten best items that a search finds
+    p50_ms: float
+    p99_ms: float
+    bytes: int  # of the files that a search reads: vectors, biases and the index of faiss
+    queries: int
+
+
+@dataclass(frozen=True)
+class IndexDescription:
+    """Contents of ``index.json``."""
+
+    dimension: int
+    count: int  # items, with the removed ones
+    model: ModelIdentity | None = None
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    hubness: Mapping[str, Any] | None = None  # correction that the biases come from; None without biases
+    factory: str | None = None  # ``index_factory`` string of faiss; None for an exact index
+    effort: int | None = None  # ``nprobe`` or ``efSearch``; None for the default of faiss
+    candidates: int = 10  # of faiss for each result, which are then ranked by their float16 vectors
+    measured: Measured | None = None
+    metric: str = "cosine"
+
+    def write(self, directory: Path) -> None:
+        """Write ``index.json``; a crash leaves no incomplete file."""
+        content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        write_text(directory / DESCRIPTION, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, directory: Path) -> "IndexDescription":
+        """Read ``index.json``."""
+        file = directory / DESCRIPTION
+        if not file.is_file():
+            raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")
+        content = read_json(file)
+        version = content.pop("schema_version", None)
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the index again")
+        model, measured = content.pop("model"), content.pop("measured")
+        return read_whole(
+            file,
+            lambda _: cls(
+                model=None if model is None else ModelIdentity(**model),
+                measured=None if measured is None else Measured(**measured),
+                **content,
+            ),
+        )
+
+    def check_model(self, sha256: str) -> None:
+        """Raise ``ValueError`` unless the model with this hash computed the vectors."""
+        if self.model is None or self.model.sha256 != sha256:
+            name = "an unknown model" if self.model is None else f"model {self.model.name!r}"
+            version = "" if self.model is None or self.model.version is None else f" version {self.model.version}"
+            digest = "" if self.model is None else f" with hash {self.model.sha256[:12]}"
+            raise ValueError(
+                f"the index holds vectors of {name}{version}{digest}, but the queries come from a model with hash "
+                f"{sha256[:12]}: build the index again with this model"
+            )
+
 
 Array = NDArray[Any]
 BATCH = 65_536
-
-
-class IndexParts(NamedTuple):
-    """Arguments of a ``SearchIndex``, in their order."""
-
-    items: pa.Table
-    vectors: Any
-    bias: Array | None
-    description: IndexDescription
-    approximate: ApproximateIndex | None
-    removed: Array
-    calibration: Calibration | None
-    keywords: Keywords | None = None
-
-
-def write_index(index: IndexParts, directory: Path) -> None:
-    """Write the files of an index to an existing directory, ``index.json`` last; only the ids of removed items stay."""
-    items = without_values(index.items, index.removed)
-    pq.write_table(items, directory / ITEMS)
-    if has_texts(items):
-        Keywords.of(items).write(directory / KEYWORDS)
-    write_vectors(index.vectors, index.removed, directory / VECTORS)
-    if index.bias is not None:
-        save_array(directory / BIAS, index.bias)
-    if index.approximate is not None:
-        index.approximate.write(directory / APPROXIMATE)
-    save_array(directory / REMOVED, index.removed)
-    if index.calibration is not None:
-        index.calibration.write(directory)
-    index.description.write(directory)
 
 
 def without_values(items: pa.Table, removed: Array) -> pa.Table:
@@ -68,34 +101,3 @@ def write_vectors(vectors: Any, removed: Array, file: Path) -> None:
             block = np.array(vectors[start : start + BATCH], dtype=np.float16)
             block[removed[start : start + BATCH]] = 0
             opened.write(block.tobytes())
-
-
-def read_index(directory: Path, model: str | None, collection: Collection | None = None) -> IndexParts:
-    """Read an index; its vectors, keywords and index of faiss are memory-mapped. See ``SearchIndex.open``."""
-    description = IndexDescription.read(directory)
-    if model is not None:
-        description.check_model(model)
-    count, shape = description.count, (description.count, description.dimension)
-    parts = IndexParts(
-        _read_items(directory / ITEMS, collection),
-        read_whole(directory / VECTORS, lambda file: FileVectors(file, shape)),
-        read_whole(directory / BIAS, np.load) if (directory / BIAS).is_file() else None,
-        description,
-        None if description.factory is None else read_whole(directory / APPROXIMATE, ApproximateIndex.open),
-        read_whole(directory / REMOVED, np.load),
-        Calibration.read(directory),
-        read_whole(directory / KEYWORDS, partial(Keywords.open, count=count))
-        if (directory / KEYWORDS).is_file()
-        else None,
-    )
-    for file, part in ((ITEMS, parts.items), (BIAS, parts.bias), (REMOVED, parts.removed)):
-        if part is not None and len(part) != count:
-            raise ValueError(f"{directory / file} has {len(part)} rows, expected {count}: copy it again")
-    return parts
-
-
-def _read_items(file: Path, collection: Collection | None) -> pa.Table:
-    """Return the items of an index: the collection's, which are in memory, if it has the same ids in the same rows."""
-    if collection is not None and read_table(file, ["item_id"])["item_id"].equals(collection.items["item_id"]):
-        return collection.facts
-    return read_table(file)

@@ -1,25 +1,39 @@
-"""Index of a collection: nearest items to vectors, exact or approximate, and its changes. Needs no torch."""
+"""Index of a collection: nearest items to vectors, exact or approximate, its changes and files. Needs no torch."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.onnx.damage import read_whole
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import read_table
 from bifocal.search.filters import matching_rows
 from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.exact import mapped, nearest_rows, rank
-from bifocal.search.index.files import IndexParts, read_index, write_index
-from bifocal.search.index.format import IndexDescription
+from bifocal.search.index.files import (
+    APPROXIMATE,
+    BIAS,
+    ITEMS,
+    KEYWORDS,
+    REMOVED,
+    VECTORS,
+    IndexDescription,
+    without_values,
+    write_vectors,
+)
 from bifocal.search.item_ids import ItemIds
-from bifocal.search.keywords import Keywords
-from bifocal.search.vectors import Vectors, unit_vectors
+from bifocal.search.keywords import Keywords, has_texts
+from bifocal.search.vectors import FileVectors, Vectors, save_array, unit_vectors
 
 Array = NDArray[Any]
 EXACT_SHARE = 0.05
@@ -40,7 +54,7 @@ class SearchIndex:
         removed: (N,) bool, True for removed items, which no search returns; None for none.
         calibration: gives each result its probability; None for none.
         keywords: of the items, for the mode "hybrid"; None to build them in the first search.
-        known: the ids of the items, if a collection has sorted them already.
+        known: the ids of the items, if another index or a collection has sorted them already.
 
     Raises:
         ValueError: the numbers of items, vectors and biases differ, or an id occurs twice.
@@ -62,12 +76,14 @@ class SearchIndex:
         self.items, self.vectors, self.bias, self.approximate = items, vectors, bias, approximate
         self.calibration, self.keywords = calibration, keywords
         self.removed = np.zeros(count, dtype=bool) if removed is None else removed
+        self._kept = ~self.removed
+        self._count = int(np.count_nonzero(self._kept))
         self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
-        self.ids = ItemIds(items["item_id"], self.removed, known)
-        if count != len(vectors) or self.ids.different != self.ids.present:
+        self.ids = ItemIds(items["item_id"]) if known is None else known
+        if count != len(vectors) or self.ids.repeated(self._kept):
+            different = self._count - self.ids.repeated(self._kept)
             raise ValueError(
-                f"{count} ids, {self.ids.different} of them different, and {len(vectors)} vectors: give each "
-                "vector its own id"
+                f"{count} ids, {different} of them different, and {len(vectors)} vectors: give each vector its own id"
             )
         if bias is not None and bias.shape != (count,):
             raise ValueError(f"bias {bias.shape}, expected ({count},): one number per item")
@@ -89,15 +105,15 @@ class SearchIndex:
 
     def __len__(self) -> int:
         """Return the number of items that are not removed."""
-        return self.ids.present
+        return self._count
 
     def __contains__(self, item_id: object) -> bool:
         """Return whether the index has an item."""
-        return self.ids.row(item_id) is not None
+        return self.ids.row(item_id, self._kept) is not None
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the ids of the items that are not removed."""
-        return self.ids.items()
+        return compress(self.ids, self._kept)
 
     def row(self, item_id: str) -> int:
         """Return the row of an item.
@@ -105,7 +121,7 @@ class SearchIndex:
         Raises:
             ValueError: the index does not have the item.
         """
-        if (row := self.ids.row(item_id)) is None:
+        if (row := self.ids.row(item_id, self._kept)) is None:
             raise ValueError(f"the index has no item {item_id!r} among its {len(self)}; search with its vector")
         return row
 
@@ -178,7 +194,7 @@ class SearchIndex:
         """
         if not where and not exclude and without is None and not self.removed.any():
             return None
-        allowed = matching_rows(self.items, where or {}) & ~self.removed
+        allowed = matching_rows(self.items, where or {}) & self._kept
         if without is not None:
             allowed &= ~without
         allowed[[self.row(item_id) for item_id in exclude]] = False
@@ -199,7 +215,10 @@ class SearchIndex:
         """
         removed = self.removed.copy()
         removed[[self.row(item_id) for item_id in item_ids]] = True
-        return SearchIndex(*self._parts()._replace(removed=removed))
+        return SearchIndex(
+            self.items, self.vectors, self.bias, self.description, self.approximate, removed, self.calibration,
+            self.keywords, self.ids,
+        )  # fmt: skip
 
     def with_items(self, items: pa.Table, vectors: Any, bias: NDArray[Any] | None = None) -> "SearchIndex":
         """Return the index with more items, in rows after its own.
@@ -227,15 +246,24 @@ class SearchIndex:
             self.calibration,
         )
 
-    def _parts(self) -> IndexParts:
-        return IndexParts(
-            self.items, self.vectors, self.bias, self.description, self.approximate, self.removed, self.calibration,
-            self.keywords,
-        )  # fmt: skip
-
     def write(self, directory: Path) -> None:
-        """Write the files of the index to an existing directory; ``index.json`` is the last one."""
-        write_index(self._parts(), directory)
+        """Write the files of the index to an existing directory; ``index.json`` is the last one.
+
+        Only the ids of removed items stay.
+        """
+        items = without_values(self.items, self.removed)
+        pq.write_table(items, directory / ITEMS)
+        if has_texts(items):
+            Keywords.of(items).write(directory / KEYWORDS)
+        write_vectors(self.vectors, self.removed, directory / VECTORS)
+        if self.bias is not None:
+            save_array(directory / BIAS, self.bias)
+        if self.approximate is not None:
+            self.approximate.write(directory / APPROXIMATE)
+        save_array(directory / REMOVED, self.removed)
+        if self.calibration is not None:
+            self.calibration.write(directory)
+        self.description.write(directory)
 
     @classmethod
     def open(cls, directory: Path, model: str | None = None, collection: Collection | None = None) -> "SearchIndex":
@@ -250,6 +278,25 @@ class SearchIndex:
             FileNotFoundError: the directory holds no index.
             ValueError: the index belongs to another model, or another version of bifocal wrote it.
         """
-        parts = read_index(directory, model, collection)
-        shared = collection is not None and parts.items["item_id"].equals(collection.items["item_id"])
-        return cls(*parts, known=collection.lookup if collection is not None and shared else None)
+        description = IndexDescription.read(directory)
+        if model is not None:
+            description.check_model(model)
+        count, shape = description.count, (description.count, description.dimension)
+        shared = collection is not None and read_table(directory / ITEMS, ["item_id"])["item_id"].equals(
+            collection.items["item_id"]
+        )
+        items = collection.facts if collection is not None and shared else read_table(directory / ITEMS)
+        vectors = read_whole(directory / VECTORS, lambda file: FileVectors(file, shape))
+        bias = read_whole(directory / BIAS, np.load) if (directory / BIAS).is_file() else None
+        approximate = None
+        if description.factory is not None:
+            approximate = read_whole(directory / APPROXIMATE, ApproximateIndex.open)
+        removed, keywords = read_whole(directory / REMOVED, np.load), None
+        if (directory / KEYWORDS).is_file():
+            keywords = read_whole(directory / KEYWORDS, partial(Keywords.open, count=count))
+        for file, part in ((ITEMS, items), (BIAS, bias), (REMOVED, removed)):
+            if part is not None and len(part) != count:
+                raise ValueError(f"{directory / file} has {len(part)} rows, expected {count}: copy it again")
+        known = collection.lookup if collection is not None and shared else None
+        calibration = Calibration.read(directory)
+        return cls(items, vectors, bias, description, approximate, removed, calibration, keywords, known)

@@ -16,8 +16,7 @@ from PIL import Image
 
 from bifocal.onnx.int8 import quantize_rows
 from bifocal.search.calibration.calibration import DEPTH
-from bifocal.search.filters import PREFIX
-from bifocal.search.groups import GROUP_DEPTH
+from bifocal.search.filters import GROUP_DEPTH, PREFIX
 from bifocal.serving.service.live.description import describe
 from bifocal.serving.service.live.thumbnails import small_picture
 from bifocal.serving.service.schema import Column

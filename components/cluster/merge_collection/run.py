@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bifocal.search.collection.merge import merge_collections
+from bifocal.search.collection.collection import merge_collections
 from runtime.shards import link, read_shards
 from runtime.spec import Params
 

@@ -17,13 +17,12 @@ from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
 from bifocal.onnx.identity import model_hash
 from bifocal.onnx.pointing.similarity import PROMPT
-from bifocal.search.calibration.names import LEAST_ITEMS, calibrate_by_names, read_names
+from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, read_names
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
 from bifocal.search.collection.sources import files_source
-from bifocal.search.index.build import IndexSettings, build_index
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from runtime import artifacts
@@ -77,7 +76,7 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
     counts = embedder.write(partial, source.entries)
     seconds = time.perf_counter() - start
     built = _index(Collection.open(partial), None if bank is None else HubnessBank.read(bank))
-    if bank is None and len(built) >= LEAST_ITEMS:
+    if bank is None and len(built) >= MIN_ITEMS:
         built.calibration = calibrate_by_names(built, *name_vectors(encoders, digest))
     index = artifacts.open_partial(folder / INDEX, {"model": digest})
     built.write(index)

@@ -15,7 +15,7 @@ import mlflow
 from bifocal.durable import change
 from bifocal.search.collection.collection import Collection
 from bifocal.search.deletion import delete_from_collection, delete_from_index
-from bifocal.search.index.files import read_index
+from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.live.deletions import Deletions
 from runtime.artifacts import change_manifest
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
@@ -80,8 +80,7 @@ def without_deleted(model: str, collection: Path, index: Path, folder: Path) -> 
     """Return collection and index without vectors of deleted items: copies below ``folder``, if they have any."""
     opened, deleted = Collection.open(collection), read_deletions(model)
     present = {item_id for item_id, gone in zip(opened.ids, opened.deleted, strict=True) if not gone}
-    entries = read_index(index, None)
-    indexed = set(entries.items.filter(~entries.removed)["item_id"].to_pylist())
+    indexed = set(SearchIndex.open(index))
     if not deleted & (present | indexed):
         return collection, index
     copies = shutil.copytree(collection, folder / COLLECTION), shutil.copytree(index, folder / INDEX)

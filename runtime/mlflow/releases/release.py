@@ -10,9 +10,9 @@ from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.stat_cache import STATES
-from bifocal.search.index.format import DESCRIPTION as INDEX_DESCRIPTION
-from bifocal.search.index.format import IndexDescription
+from bifocal.search.collection.format import STATES
+from bifocal.search.index.files import DESCRIPTION as INDEX_DESCRIPTION
+from bifocal.search.index.files import IndexDescription
 from runtime.artifacts import MANIFEST, hash_files, write_json
 
 DESCRIPTION = "release.json"

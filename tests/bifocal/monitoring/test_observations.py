@@ -12,7 +12,7 @@ from bifocal.monitoring.observations import Observer
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.calibration.calibration import Calibration
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from tests.bifocal.small_collection import write_collection
 
 

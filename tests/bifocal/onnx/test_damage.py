@@ -11,8 +11,7 @@ import pytest
 from bifocal.onnx.encoders import Embedder
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.build import IndexSettings, build_index
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 

@@ -15,7 +15,7 @@ from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.build import IndexSettings, build_index
-from bifocal.search.index.format import IndexDescription
+from bifocal.search.index.files import IndexDescription
 from bifocal.search.vectors import unit_vectors
 from bifocal.serving.service.live.items import Items
 

@@ -10,7 +10,7 @@ import pytest
 
 from bifocal.datasets import read_dataset
 from bifocal.durable import change
-from bifocal.search.collection import stat_cache
+from bifocal.search.collection import format
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.deletion import delete_from_collection
@@ -25,7 +25,7 @@ SHARD = 4
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as old at once."""
-    monkeypatch.setattr(stat_cache, "SETTLED_NS", 0)
+    monkeypatch.setattr(format, "SETTLED_NS", 0)
 
 
 def write_as_before(file: Path, content: bytes) -> None:
@@ -71,7 +71,7 @@ def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photo
     for file in photos.iterdir():
         os.utime(file, (0, 0))  # the time of modification is old, the time of the change is not
     embed(inputs, tmp_path / "former", source=str(photos))
-    assert not (tmp_path / "former" / stat_cache.STATES).exists()
+    assert not (tmp_path / "former" / format.STATES).exists()
     metrics = embed(inputs, tmp_path / "collection", source=str(photos), former=str(tmp_path / "former"))
     assert (metrics["read"], metrics["kept"]) == (SCENES, SCENES)
 
@@ -112,7 +112,7 @@ def test_a_deletion_leaves_the_linked_shards_of_other_collections(
     name = Collection.open(target).ids[0]
     with change(target) as changed:
         delete_from_collection(changed, target, [name])
-    assert name not in pq.read_table(target / stat_cache.STATES)["item_id"].to_pylist()
+    assert name not in pq.read_table(target / format.STATES)["item_id"].to_pylist()
     np.testing.assert_array_equal(Collection.open(former).vectors[:], before)
     assert embed(inputs, target, source=str(photos), former=str(target))["embedded"] == 1  # its file is still there
 

@@ -19,7 +19,7 @@ from bifocal.search import Search
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text

@@ -19,8 +19,7 @@ import bifocal
 from bifocal.search import Results
 from bifocal.search.calibration.calibration import Calibration, Level
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.build import IndexSettings, build_index
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel
 from pipelines.app import bifocal as commands
 from tests.bifocal.serving.runs import write_run

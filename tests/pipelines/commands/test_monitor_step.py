@@ -7,7 +7,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from components.cluster.monitor.run import run
 from components.cluster.monitor.spec import MonitorParams

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.stat_cache import FIELDS, write_states
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.collection.format import FIELDS, write_states
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.settings import Settings

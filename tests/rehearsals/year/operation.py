@@ -19,7 +19,7 @@ from bifocal.onnx.identity import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.commands.registry import clean as clean_command
 from pipelines.policies import load_thresholds

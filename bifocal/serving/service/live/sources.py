@@ -6,8 +6,7 @@ from pathlib import Path
 
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.pointing import open_pointer
-from bifocal.search.opening import open_search
-from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, open_search
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.served_model import ServedModel, Version
 

@@ -7,7 +7,7 @@ import pytest
 
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
-from bifocal.search.calibration.names import LEAST_ITEMS, calibrate_by_names, read_names
+from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, read_names
 from bifocal.search.vectors import unit_vectors
 
 NAMES, SHOWN, ITEMS, D = 120, 60, 300, 128
@@ -60,7 +60,7 @@ def test_the_calibration_is_kept_with_its_names(tmp_path: Path) -> None:
 
 def test_few_items_are_not_calibrated() -> None:
     index, names, queries = drawn()
-    few = index.without_items(index.ids[LEAST_ITEMS - 1 :])
+    few = index.without_items(index.ids[MIN_ITEMS - 1 :])
     assert calibrate_by_names(few, names, queries) is None
 
 

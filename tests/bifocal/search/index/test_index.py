@@ -16,8 +16,8 @@ from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.format import ModelIdentity
 from bifocal.search.filters import matching_rows
 from bifocal.search.index import exact
-from bifocal.search.index.format import IndexDescription
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
+from bifocal.search.index.files import IndexDescription
 from bifocal.search.vectors import FileVectors
 from tests.bifocal.small_collection import write_collection
 

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings

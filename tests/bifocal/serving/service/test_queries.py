@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, ITEMS
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.keywords import Keywords
 from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.app import create_app

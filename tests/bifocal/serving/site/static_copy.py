@@ -14,7 +14,7 @@ import pytest
 
 from bifocal.search.calibration.calibration import Calibration, Level
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, ONNX
 from bifocal.serving.service.live.sources import RunSource

@@ -137,8 +137,8 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
 def test_a_collection_without_captions_is_calibrated_by_names(
     hub: Hub, photos: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("pipelines.app.indexing.folder", "bifocal.search.calibration.names"):
-        monkeypatch.setattr(f"{module}.LEAST_ITEMS", 20)
+    for module in ("pipelines.app.indexing.folder", "bifocal.search.calibration.fitting"):
+        monkeypatch.setattr(f"{module}.MIN_ITEMS", 20)
     run = tmp_path / "index"
     result = command("index", photos, "--encoder", "clip", "--folder", run)
     assert result.exit_code == 0, result.output

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.build import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from bifocal.search.vectors import unit_vectors

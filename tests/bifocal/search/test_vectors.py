@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bifocal.search.arrays import save_array
+from bifocal.search.vectors import save_array
 
 FULL = Path("/dev/full")
 """Linux: every write fails, as on a full disk."""

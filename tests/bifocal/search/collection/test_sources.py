@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.search.collection import origins as origins_module
+from bifocal.search.collection import sources as sources_module
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
-from bifocal.search.collection.origins import with_origins
-from bifocal.search.collection.sources import files_source
+from bifocal.search.collection.sources import files_source, with_origins
 from bifocal.search.collection.update import CollectionUpdate
 from bifocal.search.collection.writer import CollectionWriter, Item
 
@@ -40,8 +39,7 @@ def photos(tmp_path: Path) -> Path:
 
 def origins(photos: Path) -> dict[str, list[object]]:
     source = files_source(photos, photos.parent / "collection")
-    update = CollectionUpdate(None, source.entries, np.zeros((len(source.entries), 4), np.int64))
-    table = with_origins(source, source.entries, update)
+    table = with_origins(source, source.entries)
     assert table is not None
     found: dict[str, list[object]] = table.to_pydict()
     return found
@@ -68,13 +66,13 @@ def test_unchanged_files_keep_their_date_and_are_not_opened(
     for entry, state in zip(source.entries, states, strict=True):
         item = Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist()))
         writer.add(item, np.array([1.0, 0.0]))
-    former = with_origins(source, source.entries, CollectionUpdate(None, source.entries, states))
+    former = with_origins(source, source.entries)
     writer.finish(metadata=former)
     states[2] += 1
     opened: list[str] = []
-    monkeypatch.setattr(origins_module, "date_taken", lambda file: opened.append(file.name))
+    monkeypatch.setattr(sources_module, "date_taken", lambda file: opened.append(file.name))
     update = CollectionUpdate(Collection.open(tmp_path / "former"), source.entries, states)
-    found = with_origins(source, source.entries, update)
+    found = with_origins(source, source.entries, update.dates())
     assert found is not None
     assert former is not None
     assert opened == [Path(source.entries[2].item_id).name]

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bifocal.search import exports
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.search.exports import FORMATS, base, export_collection
-from bifocal.search.exports.qdrant import point_id
+from bifocal.search.exports import FORMATS, export_collection, point_id
 
 ITEMS, DIM = 7, 4
 NAMES = ['a "quoted", name.jpg', "b\nline.jpg", "ü.jpg", "d.jpg", "e.jpg", "f.jpg", "g.jpg"]
@@ -23,7 +23,7 @@ NAMES = ['a "quoted", name.jpg', "b\nline.jpg", "ü.jpg", "d.jpg", "e.jpg", "f.j
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "BLOCK", 3)
+    monkeypatch.setattr(exports, "BLOCK", 3)
 
 
 @pytest.fixture(scope="module")
