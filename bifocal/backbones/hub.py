@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from bifocal.durable.cache import cache_folder
+from bifocal.durable import cache_folder
 
 CONNECT_SECONDS = 5.0
 

@@ -4,14 +4,14 @@ New contents are written aside, flushed to the disk and renamed. Where several f
 journal lists the renames: the next process completes the change of a killed one, or discards it.
 """
 
-from bifocal.durable.changes import Change, change, complete, reading
-from bifocal.durable.disk import clear, replace_file, write_text
-from bifocal.durable.files import append_line, new_folder, write_once
+from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
+from bifocal.durable.files import append_line, cache_folder, clear, replace_file, write_text
 from bifocal.durable.locks import hold, locked, release
 
 __all__ = [
     "Change",
     "append_line",
+    "cache_folder",
     "change",
     "clear",
     "complete",

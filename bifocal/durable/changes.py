@@ -1,4 +1,4 @@
-"""Changes of several files and folders, all or none, by a journal."""
+"""Changes of several files and folders, all or none, by a journal; and new folders."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bifocal.durable.disk import clear, delete, flush, flush_all, write_text
+from bifocal.durable.files import clear, delete, flush, flush_all, write_text
 from bifocal.durable.locks import locked
 
 CHANGE, JOURNAL = ".change", "journal.json"
@@ -116,6 +116,48 @@ def _complete(root: Path) -> None:
             delete(path)
     (folder / JOURNAL).unlink()
     folder.rmdir()
+
+
+def write_once(folder: Path, write: Callable[[Path], object]) -> None:
+    """Write a folder by ``write(path)``, unless this or another process has written it."""
+    try:
+        with new_folder(folder) as partial:
+            write(partial)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+
+
+@contextmanager
+def new_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield an empty folder beside ``folder`` to write to, which is renamed to it at the end; on an error, delete it.
+
+    Raises:
+        FileExistsError: there is such a folder, and it is not to be replaced.
+    """
+    partial, root = folder.with_name(f"{folder.name}.partial"), folder.parent
+    with locked(partial, _make_folder):
+        try:
+            complete(root)
+            if folder.exists() and not replace:
+                raise FileExistsError(f"{folder} exists already: name a new folder")
+            clear(partial)
+            yield partial
+            if folder.exists():
+                with change(root) as changed:
+                    changed.rename(partial, folder)
+            else:
+                flush_all([partial])
+                partial.rename(folder)
+                flush(root)
+        except BaseException:
+            if not is_final(root):
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _below(path: Path, root: Path) -> str:

@@ -1,15 +1,35 @@
-"""Single files and folders: written aside, flushed to the disk and renamed."""
+"""Single files and folders: written aside, flushed to the disk and renamed, or deleted; and the user's cache."""
 
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bifocal.durable.changes import change, complete, is_final
-from bifocal.durable.disk import clear, flush, flush_all, make_folder
 from bifocal.durable.locks import locked
+
+FLUSHES = 16
+"""Files that are flushed at a time: a journaling file system writes them together."""
+
+
+def replace_file(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file by ``write(path)``; two processes do so one after the other."""
+    aside = file.with_name(f"{file.name}.new")
+    with locked(aside, Path.touch):
+        try:
+            write(aside)
+            flush(aside)
+            aside.replace(file)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+    flush(file.parent)
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file in UTF-8."""
+    replace_file(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def append_line(file: Path, line: str) -> None:
@@ -40,39 +60,43 @@ def append_line(file: Path, line: str) -> None:
         flush(file.parent)
 
 
-def write_once(folder: Path, write: Callable[[Path], object]) -> None:
-    """Write a folder by ``write(path)``, unless this or another process has written it."""
+def flush(path: Path) -> None:
+    """Write a file, or the names in a folder, from the cache of the system to the disk."""
+    if os.name == "nt":
+        if path.is_dir():  # Windows opens no folder, and flushes only what is open for writing
+            return
+        descriptor = os.open(path, os.O_RDWR)
+    else:
+        descriptor = os.open(path, os.O_RDONLY)
     try:
-        with new_folder(folder) as partial:
-            write(partial)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
-@contextmanager
-def new_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield an empty folder beside ``folder`` to write to, which is renamed to it at the end; on an error, delete it.
+def flush_all(paths: Iterable[Path]) -> None:
+    """Flush files, and folders with everything below them."""
+    below = [found for path in paths for found in (path, *path.rglob("*"))]
+    with ThreadPoolExecutor(FLUSHES) as executor:
+        # A link may have no target.
+        for _ in executor.map(flush, (path for path in below if path.exists())):
+            pass
 
-    Raises:
-        FileExistsError: there is such a folder, and it is not to be replaced.
-    """
-    partial, root = folder.with_name(f"{folder.name}.partial"), folder.parent
-    with locked(partial, make_folder):
-        try:
-            complete(root)
-            if folder.exists() and not replace:
-                raise FileExistsError(f"{folder} exists already: name a new folder")
-            clear(partial)
-            yield partial
-            if folder.exists():
-                with change(root) as changed:
-                    changed.rename(partial, folder)
-            else:
-                flush_all([partial])
-                partial.rename(folder)
-                flush(root)
-        except BaseException:
-            if not is_final(root):
-                shutil.rmtree(partial, ignore_errors=True)
-            raise
+
+def clear(folder: Path) -> None:
+    """Delete the contents of a folder, which may be missing."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        delete(path)
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link, or a folder with its contents; it may be missing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def cache_folder(name: str = "graphs") -> Path:
+    """Return the folder ``name`` below the user's cache, which keeps exported graphs; it may not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / name

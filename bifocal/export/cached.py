@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bifocal.durable.cache import cache_folder
+from bifocal.durable import cache_folder
 from bifocal.export.graphs.process import run_in_fresh_process
 
 KEPT = 30

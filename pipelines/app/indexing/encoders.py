@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bifocal.backbones.hub import download
-from bifocal.durable import write_once
-from bifocal.durable.cache import cache_folder
+from bifocal.durable import cache_folder, write_once
 from bifocal.onnx.towers import is_towers
 from bifocal.progress import log_line
 from bifocal.text.transformer.hub import find_folder

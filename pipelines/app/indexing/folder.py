@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.durable import complete, write_once
-from bifocal.durable.cache import cache_folder
+from bifocal.durable import cache_folder, complete, write_once
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
 from bifocal.onnx.identity import model_hash

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.durable.cache import cache_folder
+from bifocal.durable import cache_folder
 from bifocal.export import cached
 from bifocal.export.cached import export_once
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from bifocal.durable.cache import cache_folder
+from bifocal.durable import cache_folder
 from bifocal.export.pointing import export_head, load_class_logits
 from bifocal.localization.heads import ClassMixture
 from bifocal.onnx.pointing import PointingHead
