@@ -10,8 +10,8 @@ weight is chosen on the split "val". Writes runs/examples/own_domain.png. Needs 
 from pathlib import Path
 
 import click
+import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
@@ -21,7 +21,6 @@ from bifocal.datasets.scenes.drawing import draw_scene
 from bifocal.evaluation import Baselines, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import InfoNCELoss
-from bifocal.report.plots import plot_bars
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.members import choose_blend
@@ -78,9 +77,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     for name, value in results.items():
         print(f"{name:28} {value:5.1f} %")
 
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
-    plot_bars(figure.subplots(), bars, [f"{side} R@10" for side in sides], "", "percent, test split")
-    figure.savefig(home / "own_domain.png", dpi=100)
+    table = pd.DataFrame(bars, index=[f"{side} R@10" for side in sides])
+    table.plot.bar(rot=0, ylabel="percent, test split", figsize=(6, 3.2)).figure.savefig(home / "own_domain.png")
     print(f"-> {home / 'own_domain.png'}")
     return results
 

@@ -9,14 +9,13 @@ the structure constraint on captions, beside CCA, and writes runs/examples/struc
 from pathlib import Path
 
 import click
+import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
 from bifocal.evaluation import Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import StructurePreservingLoss
 from bifocal.models.base import Model
-from bifocal.report.plots import plot_bars
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.initialization.cca import caption_blocks, fit_cca
@@ -54,11 +53,10 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     for name, value in results.items():
         print(f"{name:38} {value:5.1f} %")
 
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
     measures = ("caption R@1", "image R@1", "neighbors")
     bars = {name: [results[f"{measure}, {name}"] for measure in measures] for name in models}
-    plot_bars(figure.subplots(), bars, measures, "", "percent, test split")
-    figure.savefig(home / "structure_preserving.png", dpi=100)
+    plot = pd.DataFrame(bars, index=measures).plot.bar(rot=0, ylabel="percent, test split", figsize=(6, 3.2))
+    plot.figure.savefig(home / "structure_preserving.png")
     print(f"-> {home / 'structure_preserving.png'}")
     return results
 

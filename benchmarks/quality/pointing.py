@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -41,7 +41,7 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.images import open_image
 from bifocal.onnx.peak import SIDE, peak
 from bifocal.onnx.pointing import Pointer as ServedPointer
-from bifocal.report.plots import grid_figure, plot_heatmap
+from bifocal.report.pictures import contact_sheet, with_heatmap
 from bifocal.text.vectorizers import TFIDF, SentenceVectors
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.text_encoders import LinearEncoder as LinearTextEncoder
@@ -151,7 +151,7 @@ def served_hits(pointer: ServedPointer, photographs: Photographs) -> Hits:
     return pointing_hits(points, photographs.boxes)
 
 
-def heatmap_page(scores: RegionScores, hits: Hits, photographs: Photographs) -> Figure:
+def heatmap_page(scores: RegionScores, hits: Hits, photographs: Photographs) -> Image.Image:
     """Return heatmaps of ``SHOWN`` phrases of different images, drawn at random from the images not chosen on."""
     order = np.random.default_rng(SEED).permutation(np.flatnonzero(~photographs.chosen_on))
     _, first = np.unique(photographs.images[order], return_index=True)
@@ -160,11 +160,9 @@ def heatmap_page(scores: RegionScores, hits: Hits, photographs: Photographs) -> 
         image = open_image(photographs.files[photographs.images[row]])
         image.thumbnail((360, 360))
         heatmap = dense_heatmap(scores.scores[row], scores.boxes[row])
-        draw = partial(
-            plot_heatmap, image=image, heatmap=heatmap, boxes=100 * photographs.boxes[row], point=100 * points[row]
-        )
-        cells.append((f"{photographs.names[photographs.texts[row]]} ({'hit' if hits[row] else 'miss'})", draw))
-    return grid_figure(cells)
+        picture = with_heatmap(image, heatmap, 100 * photographs.boxes[row], 100 * points[row])
+        cells.append((picture, f"{photographs.names[photographs.texts[row]]} ({'hit' if hits[row] else 'miss'})"))
+    return contact_sheet("Phrases, drawn at random", cells)
 
 
 def main() -> None:
@@ -205,7 +203,7 @@ def main() -> None:
             print(f"    {vars(localizer)}")
     localizer, hits = found[best]
     scores = trained[best].locate(localizer)
-    heatmap_page(scores, hits, photographs).savefig(options.cache / "heatmaps.png", dpi=70)
+    heatmap_page(scores, hits, photographs).save(options.cache / "heatmaps.png")
     report.write()
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import pandas as pd
+from PIL import Image
 from torch import Tensor
 
 from bifocal.datasets import Dataset
@@ -16,13 +17,10 @@ from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.models.inputs import check_inputs
 from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.pictures import Thumbnails
 from bifocal.report.sections import Section
-from bifocal.report.thumbnails import Thumbnails
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_SUMMARY = 12
 T = TypeVar("T")
@@ -107,7 +105,7 @@ class Result:
         queries: one row per query, see ``bifocal.evaluation.rank_tables.query_ranks``.
         sections: of the page; by default one section with a table of ``rows``.
         tables: saved as ``<name>.csv``.
-        figures: saved as ``<name>.png``.
+        figures: charts as SVG and images, saved as ``<name>.svg`` and ``<name>.png``.
         skipped: why the evaluator does not apply to the subject; empty if it does.
     """
 
@@ -117,7 +115,7 @@ class Result:
     queries: pd.DataFrame | None = None
     sections: Sequence[Section] | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    figures: Mapping[str, "Figure"] = field(default_factory=dict)
+    figures: Mapping[str, str | Image.Image] = field(default_factory=dict)
     skipped: str = ""
 
     def metric_rows(self) -> list[MetricRow]:

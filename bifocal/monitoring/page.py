@@ -10,8 +10,8 @@ from bifocal.monitoring.drift import TESTS, value_text
 from bifocal.monitoring.week import Week
 from bifocal.report.charts import line_chart
 from bifocal.report.inspection import findings_table
+from bifocal.report.pictures import Thumbnails
 from bifocal.report.sections import Badge, Block, Chart, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
-from bifocal.report.thumbnails import Thumbnails
 
 CHARTS = {
     "percent of the queries": ("unknown_words", "nothing_found", "languages"),

@@ -1,4 +1,4 @@
-"""Charts as SVG inside the page: colors come from its style sheet, light or dark, and lines stay sharp at any width."""
+"""Charts as SVG, in the page and in files of their own; the style sheet of the page has colors for dark screens."""
 
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
@@ -7,6 +7,17 @@ import numpy as np
 
 WIDTH, HEIGHT = 440, 270
 LEFT, RIGHT, TOP, BOTTOM = 42, 12, 14, 40
+KEYS, KEY_HEIGHT = 2, 18
+"""Names of the legend in a row, and its height."""
+COLORS = ("#2456d6", "#d9571c", "#2456d6", "#d9571c", "#8b8f99")
+STYLE = (
+    ".line{fill:none;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}"
+    ".line.dashed{stroke-dasharray:2 5;stroke-width:1.8}.grid{stroke:var(--line,#e6e3dd)}"
+    ".tick,.label{fill:var(--soft,#6a6e78);font:11px system-ui,sans-serif}"
+) + "".join(
+    f".line.c{number}{{stroke:var(--c{number},{color})}}.bar.c{number}{{fill:var(--c{number},{color})}}"
+    for number, color in enumerate(COLORS)
+)
 
 
 def line_chart(
@@ -55,18 +66,23 @@ def bar_chart(bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_labe
 
 
 def _chart(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str], dashed: Collection[str]) -> str:
-    keys = "".join(
-        f'<span class="key c{number}{" dashed" if name in dashed else ""}">{escape(name)}</span>'
-        for number, name in enumerate(names)
-    )
+    above = KEY_HEIGHT * -(-len(names) // KEYS)
+    keys = []
+    for number, name in enumerate(names):
+        x, y = LEFT + (number % KEYS) * (WIDTH - LEFT) / KEYS, KEY_HEIGHT * (number // KEYS + 0.5) - above
+        style = f"line c{number}{' dashed' if name in dashed else ''}"
+        keys.append(
+            f'<line class="{style}" x1="{x:g}" x2="{x + 18:g}" y1="{y:g}" y2="{y:g}"/>'
+            f'<text class="label" x="{x + 24:g}" y="{y + 4:g}">{escape(name)}</text>'
+        )
     return (
-        f'<figure class="chart"><figcaption>{keys}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} against {escape(x_label)}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {-above} {WIDTH} {HEIGHT + above}" role="img" '
+        f'aria-label="{escape(y_label)} against {escape(x_label)}"><style>{STYLE}</style>{"".join(keys)}'
         f"{''.join(parts)}"
         f'<text class="label" x="{(WIDTH + LEFT) / 2:.0f}" y="{HEIGHT - 4}" text-anchor="middle">'
         f"{escape(x_label)}</text>"
         f'<text class="label" transform="translate(11 {(HEIGHT - BOTTOM + TOP) / 2:.0f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(y_label)}</text></svg></figure>'
+        f'text-anchor="middle">{escape(y_label)}</text></svg>'
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from bifocal.datasets import Dataset
 from bifocal.datasets.duplicates import DuplicatePair
 from bifocal.datasets.inspection import Finding, Inspection
+from bifocal.report.pictures import Thumbnails
 from bifocal.report.sections import Badge, Block, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
-from bifocal.report.thumbnails import Thumbnails
 
 SHOWN_PAIRS = 24
 FOOTER = "Written by bifocal inspect. This page is one file and loads nothing."

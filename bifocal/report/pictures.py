@@ -1,17 +1,25 @@
-"""Images with heatmaps, thumbnails as data URIs, and sheets of search results."""
+"""Pictures: thumbnails of a dataset as data URIs, images with heatmaps, and sheets of images with texts."""
 
 import base64
 import io
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
+from bifocal.onnx.images import open_image
+
+if TYPE_CHECKING:
+    from bifocal.datasets import Dataset  # which imports pandas, half a second
+
 QUALITY = 82
 OPACITY = 0.42
 LONGER_SIDE = 640
 """Pixels of the longer side of a picture."""
+THUMBNAIL_SIDE = 240
 CELL, MARGIN, LINE = 260, 12, 18
 """Pixels: side of an image on a sheet, space around it, height of a line of text."""
 _POINTS = (
@@ -38,12 +46,33 @@ def thumbnail(image: Image.Image, side: int) -> str:
 
 def heatmap_overlay(heatmap: NDArray[np.floating]) -> str:
     """Return a heatmap (h, w) as the data URI of a PNG to lay over its image: the higher, the more opaque."""
+    return _data_uri(_layer(heatmap), "PNG", optimize=True)
+
+
+def with_heatmap(
+    image: Image.Image,
+    heatmap: NDArray[np.floating],
+    boxes: NDArray[np.floating],
+    point: NDArray[np.floating] | None = None,
+) -> Image.Image:
+    """Return an image under its heatmap, -inf without a score, with boxes (n, 4) and a point in percent."""
+    picture = image.convert("RGBA")
+    picture.alpha_composite(_layer(heatmap).resize(picture.size))
+    scale, draw = np.array(picture.size) / 100, ImageDraw.Draw(picture)
+    for box in boxes * np.tile(scale, 2):
+        draw.rectangle(box.tolist(), outline="white", width=2)
+    if point is not None:
+        _draw_ring(draw, point / 100, picture.size)
+    return picture.convert("RGB")
+
+
+def _layer(heatmap: NDArray[np.floating]) -> Image.Image:
     finite = np.isfinite(heatmap)
     low, high = (heatmap[finite].min(), heatmap[finite].max()) if finite.any() else (0.0, 0.0)
     scaled = np.where(finite, (heatmap - low) / (high - low if high > low else 1.0), 0.0)
     colored = np.dstack([inferno(0.25 + 0.7 * scaled), OPACITY * scaled**1.5])
     overlay = Image.fromarray((255 * colored).round().astype(np.uint8))
-    return _data_uri(overlay.filter(ImageFilter.GaussianBlur(max(overlay.size) / 32)), "PNG", optimize=True)
+    return overlay.filter(ImageFilter.GaussianBlur(max(overlay.size) / 32))
 
 
 def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None) -> Image.Image:
@@ -61,10 +90,14 @@ def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[floa
     colors = Image.fromarray((255 * inferno(0.15 + 0.85 * values)).round().astype(np.uint8))
     picture.paste(colors, mask=Image.fromarray((255 * 0.7 * values).astype(np.uint8)))
     draw = ImageDraw.Draw(picture)
-    x, y, radius = point[0] * picture.width, point[1] * picture.height, max(picture.size) / 40
+    _draw_ring(draw, point, picture.size)
+    return picture
+
+
+def _draw_ring(draw: ImageDraw.ImageDraw, point: Sequence[float] | NDArray[np.floating], size: tuple[int, int]) -> None:
+    x, y, radius = point[0] * size[0], point[1] * size[1], max(size) / 40
     for width, color in ((5, "black"), (2, "white")):
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline=color, width=width)
-    return picture
 
 
 def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], columns: int = 5) -> Image.Image:
@@ -81,6 +114,25 @@ def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], column
         sheet.paste(ImageOps.pad(image.convert("RGB"), (CELL, CELL), color="#eeeeee"), (left, top))
         draw.text((left, top + CELL + 4), text, fill="#333333", font=ImageFont.load_default(13))
     return sheet
+
+
+class Thumbnails:
+    """Images of a dataset as data URIs, each read once per size; images without a file become gray squares."""
+
+    def __init__(self, dataset: "Dataset") -> None:
+        self.dataset = dataset
+        self.uri = lru_cache(maxsize=None)(self._uri)
+
+    def open(self, image_id: str, side: int) -> Image.Image:
+        """Return the image, decoded at a lower resolution if each side keeps at least ``side`` pixels."""
+        try:
+            path = self.dataset.image_path(image_id)
+        except ValueError:
+            return Image.new("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE), (128, 128, 128))
+        return open_image(path, side=side)
+
+    def _uri(self, image_id: str, side: int = THUMBNAIL_SIDE) -> str:
+        return thumbnail(self.open(image_id, side), side)
 
 
 def _data_uri(image: Image.Image, encoding: str, **options: object) -> str:

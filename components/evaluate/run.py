@@ -20,7 +20,7 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.spec import COMPONENT, EvaluateParams
 from runtime.artifacts import artifact_hash, read_manifest, write_json
-from runtime.mlflow import git_commit, log_figure, log_files
+from runtime.mlflow import git_commit, log_files
 from runtime.spec import flatten
 
 FOOTER = "Written by python -m components evaluate. This page is one file and loads nothing."
@@ -63,7 +63,7 @@ def run(
 
 
 def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
-    """Write tables as CSV and figures as PNG, and log the figures."""
+    """Write tables as CSV and figures as SVG and PNG, and log the figures."""
     # DVC reports a declared plot without its file as an error: give it an empty table if its evaluator did not run.
     for plot in COMPONENT.plots:
         file = directory / Path(plot.path).name
@@ -73,8 +73,11 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
         for name, table in result.tables.items():
             table.map(_escape_formula).to_csv(directory / f"{name}.csv", index=False)
         for name, figure in result.figures.items():
-            figure.savefig(directory / "pictures" / f"{name}.png", dpi=120, metadata={"Software": None})
-            log_figure(figure, f"{name}.png")
+            if isinstance(figure, str):
+                (directory / "pictures" / f"{name}.svg").write_text(figure, encoding="utf-8")
+            else:
+                figure.save(directory / "pictures" / f"{name}.png")
+    log_files(directory / "pictures")
 
 
 def _escape_formula(cell: object) -> object:

@@ -20,9 +20,8 @@ from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.pointing.pointer import open_head
 from bifocal.onnx.text.tokens import tokenize
 from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.pictures import heatmap_overlay
+from bifocal.report.pictures import Thumbnails, heatmap_overlay
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Picture, Section
-from bifocal.report.thumbnails import Thumbnails
 
 MEASURED_IMAGES = 100
 """Images whose phrases with boxes are pointed at, at most."""

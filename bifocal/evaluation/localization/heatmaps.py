@@ -1,21 +1,15 @@
-"""Images with heatmaps, as pictures of the page and as plots."""
+"""Images with heatmaps, for the page and as files."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from bifocal.localization import rasterize
-from bifocal.report.pictures import heatmap_overlay
-from bifocal.report.plots import plot_heatmap
+from bifocal.report.pictures import Thumbnails, heatmap_overlay, with_heatmap
 from bifocal.report.sections import Picture
-from bifocal.report.thumbnails import Thumbnails
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SIDE = 96
 """Pixels along each side of a heatmap."""
@@ -41,11 +35,11 @@ class HeatmapExample:
             point = (x, y)
         return Picture(thumbnails.uri(self.image_id, IMAGE_SIDE), heatmap_overlay(self.heatmap), boxes, point)
 
-    def plot(self, thumbnails: Thumbnails) -> Callable[["Axes"], None]:
-        """Return a function that draws the example on Axes."""
-        image = thumbnails.open(self.image_id, IMAGE_SIDE).convert("RGB")
+    def image(self, thumbnails: Thumbnails) -> Image.Image:
+        """Return the example as an image."""
+        image = thumbnails.open(self.image_id, IMAGE_SIDE)
         image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
-        return lambda ax: plot_heatmap(ax, image, self.heatmap, self.boxes, self.predicted_point)
+        return with_heatmap(image, self.heatmap, self.boxes, self.predicted_point)
 
 
 def dense_heatmap(scores: Tensor, boxes: Tensor) -> NDArray[np.floating]:

@@ -18,7 +18,7 @@ from bifocal.metrics import accuracy_by, center_baseline, random_baseline
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.models.phrase_locator import PhraseLocator, PointingResult, point_at_phrases
 from bifocal.report.metric_rows import MetricRow
-from bifocal.report.plots import grid_figure
+from bifocal.report.pictures import contact_sheet
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
 from bifocal.text import tokenize
 
@@ -77,7 +77,7 @@ class PointingGame:
             for example, text, hit in examples
         ]
         cells = [
-            (f"{text} ({'hit' if hit else 'miss'})", example.plot(subject.thumbnails))
+            (example.image(subject.thumbnails), f"{text} ({'hit' if hit else 'miss'})")
             for example, text, hit in examples
         ]
         return Result(
@@ -88,7 +88,7 @@ class PointingGame:
                 "pointing", phrases["phrase_id"], phrases["image_id"], content, _true_boxes(phrases), ~pointing.hits
             ),
             sections=[Section(self.title, note, [*metric_tables(metrics), Gallery(items)])],
-            figures={"pointing": grid_figure(cells)},
+            figures={"pointing": contact_sheet(self.title, cells)} if cells else {},
         )
 
 

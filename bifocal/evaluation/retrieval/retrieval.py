@@ -26,7 +26,6 @@ from bifocal.metrics import (
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from bifocal.metrics.retrieval.precision import PRECISIONS
 from bifocal.report.charts import bar_chart, line_chart
-from bifocal.report.plots import chart_figure, plot_bars, plot_lines
 from bifocal.report.sections import Chart, Section
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
@@ -85,13 +84,11 @@ class Retrieval:
         curves, histogram = recall_curves(ranked, self.max_k), rank_histogram(ranked)
         lines = _for_readers({name: curves[name].tolist() for name in curves.columns[1:]})
         dashed = [name for name in lines if name.endswith("re-ranked")]
-        curve_plot = (lines, curves["K"].tolist(), "K", "R@K, percent", dashed)
         bars = _for_readers({name: histogram[name].tolist() for name in DIRECTIONS})
-        bar_plot = (bars, histogram["rank"].tolist(), "rank of the first correct answer", "percent of the queries")
-        charts = [Chart(line_chart(*curve_plot)), Chart(bar_chart(*bar_plot))]
+        labels = ("rank of the first correct answer", "percent of the queries")
         figures = {
-            "recall_curves": chart_figure(lambda ax: plot_lines(ax, *curve_plot)),
-            "rank_histogram": chart_figure(lambda ax: plot_bars(ax, *bar_plot)),
+            "recall_curves": line_chart(lines, curves["K"].tolist(), "K", "R@K, percent", dashed),
+            "rank_histogram": bar_chart(bars, histogram["rank"].tolist(), *labels),
         }
         note = (
             f"{NOTE} Protocol {self.protocol}: {metrics['images']:,} images with {metrics['captions']:,} captions. "
@@ -101,13 +98,14 @@ class Retrieval:
             "Correct answers are marked. If one sentence describes several images, only the image that it was written "
             "for counts as correct."
         )
+        tables = [direction_table(metrics, name) for name in DIRECTIONS]
         return Result(
             self.title,
             metrics,
             rows=list(metric_rows(metrics, self.protocol)),
             queries=retrieval_queries(subject, ranked),
             sections=[
-                Section(self.title, note, [*(direction_table(metrics, name) for name in DIRECTIONS), *charts]),
+                Section(self.title, note, [*tables, *map(Chart, figures.values())]),
                 Section("Queries", examples_note, best_and_worst_queries(subject, ranked, self.shown_queries)),
             ],
             tables={"recall_curves": curves, "rank_histogram": histogram},

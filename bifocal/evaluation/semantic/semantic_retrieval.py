@@ -19,7 +19,6 @@ from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance,
 from bifocal.models.embedding import BATCH, dual_encoder, embed_texts
 from bifocal.report.charts import line_chart
 from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.plots import chart_figure, plot_lines
 from bifocal.report.sections import Block, Chart, Section, Table
 from bifocal.text import TextBatch
 
@@ -82,14 +81,12 @@ class SemanticRetrieval:
             for name in MEASURES
             if f"{name}{kind}" in curves
         }
-        chart = (lines, curves["R"].tolist(), "R", "percent")
-        cosines = (
-            {"cosine": pairs["cosine"].tolist()},
-            pairs["relevance"].round(1).tolist(),
-            "tf-idf similarity",
-            "percent",
-        )
-        blocks: list[Block] = [Chart(line_chart(*chart)), Chart(line_chart(*cosines)), semantic_table(values)]
+        cosines, relevances = {"cosine": pairs["cosine"].tolist()}, pairs["relevance"].round(1).tolist()
+        figures = {
+            "semantic_curves": line_chart(lines, curves["R"].tolist(), "R", "percent"),
+            "semantic_pairs": line_chart(cosines, relevances, "tf-idf similarity", "percent"),
+        }
+        blocks: list[Block] = [*map(Chart, figures.values()), semantic_table(values)]
         if self.human_triplets is not None:
             metrics["triplets"] = triplet_metrics(
                 self.human_triplets, images, dataset, split, subject.seed, with_text, self.generated_captions
@@ -113,10 +110,7 @@ class SemanticRetrieval:
             rows=rows,
             sections=[Section(self.title, note, blocks)],
             tables=tables,
-            figures={
-                "semantic_curves": chart_figure(lambda ax: plot_lines(ax, *chart)),
-                "semantic_pairs": chart_figure(lambda ax: plot_lines(ax, *cosines)),
-            },
+            figures=figures,
         )
 
 

@@ -8,7 +8,7 @@ from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
 from bifocal.localization import pair_heatmaps
 from bifocal.models.batch import to_device
-from bifocal.report.plots import grid_figure
+from bifocal.report.pictures import contact_sheet
 from bifocal.report.sections import Gallery, GalleryItem, Section
 
 NOTE = (
@@ -46,10 +46,10 @@ class SimilarImages:
         for first, second, cosine in similar_image_pairs(subject, self.count):
             pictures = [first.picture(subject.thumbnails), second.picture(subject.thumbnails)]
             items.append(GalleryItem(pictures, f"{first.image_id} and {second.image_id}, cosine {cosine:.2f}"))
-            cells.append((first.image_id, first.plot(subject.thumbnails)))
-            cells.append((f"nearest image, cosine {cosine:.2f}", second.plot(subject.thumbnails)))
+            cells.append((first.image(subject.thumbnails), first.image_id))
+            cells.append((second.image(subject.thumbnails), f"nearest image, cosine {cosine:.2f}"))
         sections = [Section(self.title, NOTE, [Gallery(items)])]
-        return Result(self.title, sections=sections, figures={"similar_images": grid_figure(cells)})
+        return Result(self.title, sections=sections, figures={"similar_images": contact_sheet(self.title, cells, 4)})
 
 
 def similar_image_pairs(subject: Subject, count: int) -> list[tuple[HeatmapExample, HeatmapExample, float]]:

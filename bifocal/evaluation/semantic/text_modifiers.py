@@ -14,8 +14,8 @@ from bifocal.evaluation.retrieval.examples import top_answers
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
 from bifocal.models.phrase_locator import embed_texts
 from bifocal.report.metric_rows import MetricRow
+from bifocal.report.pictures import Thumbnails
 from bifocal.report.sections import Answer, AnswerList, Query, QueryList, Section
-from bifocal.report.thumbnails import Thumbnails
 from bifocal.text import tokenize
 
 WORDS, QUERIES_PER_WORD, R = 12, 20, 10

@@ -69,7 +69,7 @@ def test_summary_has_at_most_12_columns() -> None:
 
 def test_tables_and_figures_are_written(evaluated: Path) -> None:
     for name in (
-        "pictures/recall_curves.png", "pictures/rank_histogram.png", "pictures/semantic_curves.png",
+        "pictures/recall_curves.svg", "pictures/rank_histogram.svg", "pictures/semantic_curves.svg",
         "pictures/pointing.png", "pictures/similar_images.png", "recall_curves.csv", "semantic_curves.csv",
     ):  # fmt: skip
         assert (evaluated / "metrics" / name).stat().st_size > 40
