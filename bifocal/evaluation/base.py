@@ -1,4 +1,4 @@
-"""Contract of evaluators: a subject in, a result with metrics, per-query ranks and report sections out."""
+"""Contract of evaluators: a subject in, a result with metrics, ranks and report sections out; and the report's page."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.models.inputs import check_inputs
-from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.metric_rows import MetricRow, headline_tiles, metric_table
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Section
+from bifocal.report.sections import Details, Page, Section, Table
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
 
@@ -169,3 +169,34 @@ def _float_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[MetricR
             yield from _float_rows(value, f"{prefix}{key}.")
         elif isinstance(value, float):
             yield MetricRow(f"{prefix}{key}", value)
+
+
+def build_page(
+    subject: Subject, results: Sequence[Result], lineage: Mapping[str, Mapping[str, str]], footer: str = ""
+) -> Page:
+    """Return the page; an empty ``lineage`` leaves out its section."""
+    sections = [section for result in results for section in result.report_sections()]
+    skipped = [(result.title, result.skipped) for result in results if result.skipped]
+    if skipped:
+        note = "Evaluators that do not apply to this model or dataset."
+        sections.append(Section("Skipped", note, [Table("", ("evaluator", "reason"), skipped, wide=True, text=True)]))
+    if lineage:
+        note = "Artifacts behind this page, with the parameters and hashes of their manifests."
+        details = [Details(artifact, values) for artifact, values in lineage.items()]
+        sections.append(Section("Lineage", note, details))
+    return Page(
+        title=f"{subject.encoder_name} on the {subject.split_name} split",
+        subtitle=data_sentence(subject),
+        tiles=headline_tiles([row for result in results for row in result.metric_rows()]),
+        sections=sections,
+        footer=footer,
+    )
+
+
+def data_sentence(subject: Subject) -> str:
+    """Return a sentence about the evaluated split."""
+    images, captions, phrases = (
+        len(table) for table in (subject.split.images, subject.split.captions, subject.split.phrases)
+    )
+    boxes = f" and {phrases:,} phrases with boxes" if phrases else ""
+    return f"Split {subject.split_name}: {images:,} images with {captions:,} captions{boxes}."

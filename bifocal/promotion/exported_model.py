@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
-from bifocal.evaluation.retrieval.tables import rank_table
+from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds

@@ -6,8 +6,15 @@ from pathlib import Path
 import torch
 
 from bifocal.datasets import read_dataset
-from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metrics, summary_metrics
-from bifocal.evaluation.page import build_page, data_sentence
+from bifocal.evaluation.base import (
+    Result,
+    Subject,
+    build_page,
+    data_sentence,
+    merge_metrics,
+    scalar_metrics,
+    summary_metrics,
+)
 from bifocal.evaluation.rank_tables import write_rank_tables
 from bifocal.features import open_features
 from bifocal.hubness.bank import HubnessBank

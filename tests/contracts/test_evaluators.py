@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from bifocal import registry
-from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metrics
-from bifocal.evaluation.page import build_page
+from bifocal.evaluation.base import Result, Subject, build_page, merge_metrics, scalar_metrics
 from bifocal.evaluation.rank_tables import query_ranks
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.report.html import anchor, render

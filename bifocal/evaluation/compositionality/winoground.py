@@ -6,7 +6,7 @@ import numpy as np
 
 from bifocal.datasets.formats.winoground import read_examples
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.compositionality.pair_scores import pair_scores
+from bifocal.evaluation.compositionality.choices import pair_scores
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.sections import Section

@@ -8,7 +8,7 @@ import torch
 
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.rank_tables import with_zero_shot_names
-from bifocal.evaluation.retrieval.tables import rank_table
+from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.image_encoders import LinearEncoder, ResidualHead
 from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, split_folds, summarize
 from bifocal.models import TwoBranchModel

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from bifocal.datasets.formats.files import read_json
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.retrieval.ranked_split import split_scores
+from bifocal.evaluation.retrieval.ranked_split import DIRECTIONS, split_scores
 from bifocal.evaluation.retrieval.retrieval import ProtocolName
-from bifocal.evaluation.retrieval.tables import DIRECTIONS
 from bifocal.metrics import PROTOCOLS, precision_at_r, ranks, split_folds
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.metrics.retrieval.blockwise_ranks import IMAGES, BlockScores

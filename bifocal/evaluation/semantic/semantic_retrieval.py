@@ -12,8 +12,13 @@ from torch.nn.functional import normalize
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.semantic.caption_similarity import fit_tf_idf
-from bifocal.evaluation.semantic.human_triplets import RANDOM_DRAWS, draw_triplets, triplet_metrics, triplet_rows
+from bifocal.evaluation.semantic.human_triplets import (
+    RANDOM_DRAWS,
+    draw_triplets,
+    fit_tf_idf,
+    triplet_metrics,
+    triplet_rows,
+)
 from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
 from bifocal.models.embedding import BATCH, dual_encoder, embed_texts

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.retrieval.examples import top_answers
+from bifocal.evaluation.retrieval.retrieval import top_answers
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
 from bifocal.models.phrase_locator import embed_texts
 from bifocal.report.metric_rows import MetricRow

@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Result, summary_metrics
-from bifocal.evaluation.retrieval.tables import rank_table
+from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics.retrieval.protocols import Fold
 from components.evaluate.run import write_tables_and_figures
@@ -176,7 +176,7 @@ def test_human_triplets_are_read_from_a_user_file(
     artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"dim": 8, "centers": 2, "components": 8, "epochs": 1}
-    monkeypatch.setattr("bifocal.evaluation.semantic.caption_similarity.FISHER", small)
+    monkeypatch.setattr("bifocal.evaluation.semantic.human_triplets.FISHER", small)
     query, first, second = read_dataset(artifacts / "dataset").split("test").images["image_id"][:3]
     file = tmp_path / "judged.csv"
     file.write_text(f"query,first,second,o1,o2,o3\n{query},{first},{second},4,1,0\n")

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.semantic.caption_similarity import fit_tf_idf
+from bifocal.evaluation.semantic.human_triplets import fit_tf_idf
 from bifocal.evaluation.semantic.semantic_retrieval import RESULTS
 from bifocal.features.image_files import open_features
 from bifocal.metrics import area_under, semantic_curves

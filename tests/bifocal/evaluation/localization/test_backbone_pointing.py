@@ -11,9 +11,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from bifocal.evaluation import BackbonePointing
-from bifocal.evaluation.base import Subject
+from bifocal.evaluation.base import Subject, build_page
 from bifocal.evaluation.localization.backbone_pointing import things
-from bifocal.evaluation.page import build_page
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.localization.heads import ClassMixture
 from bifocal.metrics import pointing_hits

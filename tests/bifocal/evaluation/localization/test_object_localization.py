@@ -9,7 +9,7 @@ import pytest
 from bifocal.datasets.formats.masks import encode_mask
 from bifocal.evaluation import ObjectLocalization
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.localization.object_maps import localize_objects
+from bifocal.evaluation.localization.object_localization import localize_objects, true_mask
 from bifocal.localization import peak_points
 from bifocal.models.phrase_locator import PhraseLocator, phrases_in_context
 
@@ -58,3 +58,11 @@ def test_object_localization_uses_segmentations(subject: Subject) -> None:
     assert from_boxes["segmented"] == 0
     assert from_masks | {"segmented": 0} == from_boxes
     assert metrics(encode_mask(np.zeros((64, 64), dtype=bool)))["IoU@0.3"] == 0.0
+
+
+def test_true_mask_is_segmentation_or_boxes() -> None:
+    left = np.zeros((32, 64), dtype=bool)
+    left[:, :16] = True
+    right_box = np.array([[32.0, 0, 64, 32]])
+    assert true_mask(encode_mask(left), right_box, 64, 32).sum(dim=0).tolist() == [64] * 16 + [0] * 48
+    assert true_mask(None, right_box, 64, 32).sum(dim=0).tolist() == [0] * 32 + [64] * 32

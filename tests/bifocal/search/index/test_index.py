@@ -116,7 +116,8 @@ def test_an_index_shares_the_items_of_its_collection(tmp_path: Path) -> None:
     alone, shared = SearchIndex.open(tmp_path / "index"), SearchIndex.open(tmp_path / "index", collection=collection)
     assert address(shared.items) == address(collection.items) != address(alone.items)
     assert shared.items.column_names == alone.items.column_names
-    assert [shared.ids.row(name) for name in ("fox", "wood", "sea")] == [0, None, 2]
+    assert [name in shared for name in ("fox", "wood", "sea")] == [True, False, True]
+    assert shared.ids is collection.lookup
     for arguments in ({}, {"where": {"year": [0, 1]}}, {"exclude": ["fox"]}):
         query = np.array([[0.6, 0.8]])
         assert Search(shared).batch(query, 3, **arguments) == Search(alone).batch(query, 3, **arguments)
