@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bifocal.datasets.formats.winoground import read_examples
+from bifocal.datasets.corpora.winoground import read_examples
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.compositionality.choices import pair_scores
 from bifocal.metrics.bootstrap import mean_interval
