@@ -3,10 +3,10 @@
     python -m benchmarks run robustness.drift             # with pipelines/policies/thresholds.yaml
     python -m benchmarks run robustness.drift --tuning    # the scenes that it was chosen on; writes no result
 
-Each week has 500 new scenes and 1,000 short queries, drawn from a pool that the demo's model embeds once, and 500
-probes, of which 4 % have random outcomes. The reference has 700 other scenes and 1,000 other queries. In a week with a
-change, 20 % of the images are in another style (gray, line drawings or four tones per color), or 10 % of the queries
-are sentences about photographs. A change is found if one of two weeks crosses a threshold.
+Each week has 500 new scenes and 1,000 short queries, drawn from a pool that the demo's model embeds once. The reference
+has 700 other scenes and 1,000 other queries. In a week with a change, 20 % of the images are in another style (gray,
+line drawings or four tones per color), or 10 % of the queries are sentences about photographs. A change is found if one
+of two weeks crosses a threshold.
 """
 
 import sys
@@ -23,13 +23,10 @@ from PIL import Image, ImageFilter, ImageOps
 from scipy.stats import beta
 
 from benchmarks.common import Report
-from bifocal.datasets.languages import caption_languages
 from bifocal.datasets.scenes.drawing import draw_scene
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.monitoring.drift import Finding, Thresholds, compare
-from bifocal.monitoring.observations import Observations
-from bifocal.monitoring.probes import Probes, embed, nothing_found
-from bifocal.monitoring.significance import Count
+from bifocal.monitoring.observations import Count, Observations, embed, nothing_found
 from bifocal.search.calibration.fitting import calibrate
 from bifocal.search.trained_model import TrainedModel
 from pipelines.app.demo_folder import unpack
@@ -39,10 +36,7 @@ Array = NDArray[Any]
 SCENES, STYLED, FOREIGN = 1300, 150, 300
 REFERENCE_IMAGES, REFERENCE_QUERIES = 700, 1000
 REFERENCES, WEEKS, PAIRS, FEW_PAIRS = 50, 5, 15, 8
-PROBES, UNSTEADY = 500, 0.04
 TUNING_SEED, REPORTED_SEED = 4002, 4003
-UNUSABLE = 0.005
-"""Probability that a new image is rejected."""
 STYLES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
     "gray": lambda image: ImageOps.grayscale(image).convert("RGB"),
     "line drawings": lambda image: ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB"),
@@ -60,11 +54,10 @@ class Queries:
     vectors: Array
     unknown: Array
     nothing: Array
-    language: Array
 
     def take(self, rows: Array) -> "Queries":
         """Return some of them."""
-        return Queries(self.vectors[rows], self.unknown[rows], self.nothing[rows], self.language[rows])
+        return Queries(self.vectors[rows], self.unknown[rows], self.nothing[rows])
 
     def joined(self, others: "Queries") -> "Queries":
         """Return both together."""
@@ -72,7 +65,6 @@ class Queries:
             (self.vectors, others.vectors),
             (self.unknown, others.unknown),
             (self.nothing, others.nothing),
-            (self.language, others.language),
         ]
         return Queries(*(np.concatenate(pair) for pair in pairs))
 
@@ -116,8 +108,7 @@ def _queries(model: TrainedModel, texts: list[str]) -> Queries:
     vectors = embed(model.embedder, texts)
     unknown = np.array([not all((model.embedder.sentences.known(text) or {}).values()) for text in texts])
     nothing = np.array([bool(nothing_found(model.index, vector[None])) for vector in vectors])
-    language = np.array([next(iter(caption_languages([[text]]))) for text in texts])
-    return Queries(vectors, unknown, nothing, language)
+    return Queries(vectors, unknown, nothing)
 
 
 @dataclass
@@ -133,11 +124,6 @@ class Simulation:
         images = self.random.permutation(len(self.pool.scenes))
         queries = self.random.permutation(len(self.pool.queries.vectors))
         self.other_images, self.other_queries = images[REFERENCE_IMAGES:], queries[REFERENCE_QUERIES:]
-        # The best result is relevant as often as its probability says; some outcomes change from week to week.
-        self.probabilities = np.stack([self.random.beta(8, 2, PROBES), self.random.beta(1, 12, PROBES)], axis=1)
-        self.first = self.random.random(PROBES) < self.probabilities[:, 0]
-        self.found = self.first | (self.random.random(PROBES) < 0.8)
-        self.unsteady = self.random.random(PROBES) < UNSTEADY
         scenes, asked = self.pool.scenes[images[:REFERENCE_IMAGES]], self.pool.queries.take(queries[:REFERENCE_QUERIES])
         self.reference = self._observed(scenes, asked)
 
@@ -169,22 +155,12 @@ class Simulation:
         return chosen
 
     def _observed(self, vectors: Array, queries: Queries) -> Observations:
-        names, counts = np.unique(queries.language, return_counts=True)
         return Observations(
             images=vectors,
             queries=queries.vectors,
-            unusable=Count(int(self.random.binomial(len(vectors), UNUSABLE)), len(vectors)),
             unknown_words=Count(int(queries.unknown.sum()), len(queries.unknown)),
-            languages=dict(zip(names.tolist(), (counts / counts.sum()).tolist(), strict=True)),
             nothing_found=Count(int(queries.nothing.sum()), len(queries.nothing)),
-            probes=self._probes(),
         )
-
-    def _probes(self) -> Probes:
-        """Return the probes; unsteady probes have random outcomes, as in a changing index."""
-        coins = self.random.random((2, PROBES)) < 0.5
-        found, first = np.where(self.unsteady, coins, np.stack([self.found, self.first]))
-        return Probes([str(number) for number in range(PROBES)], found, first, self.probabilities)
 
 
 def false_alarms(simulation: Simulation, report: Report) -> None:

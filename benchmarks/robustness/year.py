@@ -12,7 +12,6 @@ archive of 1,500; 40 of them have captions. In week 10, a model is trained with 
 Simplifications: the backbone of ``bifocal demo`` is used, and only heads are trained on its features. The policy of
 promotion is the default one without ``pointing``, because the captions have no boxes, and with ``allow_dirty``. The
 monitor reads the queries of a week from a file, because the log of a week that lasts seconds has the time of one day.
-If the probes lose images, the operator writes a new reference, because the collection has grown.
 """
 
 import argparse
@@ -33,7 +32,7 @@ from benchmarks.simulated_year.clients import Clients
 from benchmarks.simulated_year.operation import DAYS, POLICY, Model, look, monitor, train
 from benchmarks.simulated_year.plot import plot_year
 from benchmarks.simulated_year.processes import Registry, Service
-from benchmarks.simulated_year.results import GROWTH, report_year
+from benchmarks.simulated_year.results import report_year
 from benchmarks.simulated_year.weeks import YEAR, Candidate, Measured, Scenario
 from bifocal.search.collection.collection import Collection
 
@@ -84,8 +83,8 @@ class Year:
 
     def run(self) -> None:
         """Simulate the year."""
-        images, probes = self.folder / "images", self.folder / "probes.csv"
-        self.archive, self.probes, self.styled = Archive(images, SEED, STYLES[STYLE]), probes, 0
+        images = self.folder / "images"
+        self.archive, self.styled = Archive(images, SEED, STYLES[STYLE]), 0
         self.registry = Registry(self.folder / "registry")
         self.service = Service(f"{POLICY.model}@{POLICY.champion}", images, self.folder / "service.jsonl")
         self.clients = Clients(self.folder / "clients", self.service.port)
@@ -104,7 +103,6 @@ class Year:
         self.archive.add("start", "train", CAPTIONED + UNCAPTIONED, CAPTIONED)
         for split in ("val", "test"):
             self.archive.add(split, split, HELD_OUT, HELD_OUT)
-        self.archive.write_probes(self.probes)
         model = self._train(0, "first", self.archive.rows, good=True)
         if model is None:
             raise RuntimeError(f"the first model is refused: {self.candidates[0].reasons}")
@@ -128,12 +126,10 @@ class Year:
         self.styled += styled
         self._refresh(week)
         day = FIRST_DAY + timedelta(days=DAYS * week)
-        found, logged = look(self.model, self._monitoring, queries, self.probes, day)
+        found, logged = look(self.model, self._monitoring, queries, day)
         crossed = [finding.name for finding in found.crossed]
         if not logged:
             self.unlogged.append(week)
-        if set(crossed) & GROWTH and "images" not in crossed:
-            self._write_reference(week)
         self._trainings(week)
         answers = self.clients.finish(week, QUERIES)
         findings = {finding.name: finding for finding in found.findings}
@@ -143,7 +139,6 @@ class Year:
                 Collection.open(self.model.artifacts / "collection").description.items,
                 self.styled,
                 findings["images"].p_value if "images" in findings else None,
-                findings["lost_probes"].value,
                 crossed,
                 len(answers.statuses),
                 answers.failed,
@@ -196,7 +191,7 @@ class Year:
         """Write the reference of the champion, with the queries of the last weeks."""
         queries = sorted(self.clients.folder.glob("week-*.txt"))[-REFERENCE_WEEKS:]
         day = FIRST_DAY + timedelta(days=DAYS * week)
-        monitor(self.model, self._monitoring, queries, self.probes).write_reference(day, DAYS)
+        monitor(self.model, self._monitoring, queries).write_reference(day, DAYS)
 
 
 def main() -> None:

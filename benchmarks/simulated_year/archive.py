@@ -13,9 +13,9 @@ SIDE = 128
 """Pixels of an image's side."""
 SHORT = 2
 """Short captions of an image, beside five long ones; a query is a short caption."""
-QUERY_SPLIT, PROBE_SPLIT = "val", "test"
 FIRST_QUERY = 100_000
 """Number of the first scene that a query describes; no image shows it."""
+QUERY_SPLIT = "val"
 Row = tuple[str, str, str]
 """Image, caption and split."""
 
@@ -63,18 +63,13 @@ class Archive:
         first, self._asked = self._asked, self._asked + count
         return [self._corpus.scene(QUERY_SPLIT, number)[1][-1].text for number in range(first, first + count)]
 
-    def write_probes(self, file: Path) -> None:
-        """Write the first caption of each test image, with the columns that the monitor reads."""
-        probes: dict[str, str] = {}
-        for image, text, split in self.rows:
-            if split == PROBE_SPLIT:
-                probes.setdefault(image, text)
-        _write(file, ("item_id", "caption"), list(probes.items()))
-
 
 def write_table(file: Path, rows: Sequence[Row]) -> None:
     """Write a table of captions, as ``ImageFolder`` reads it."""
-    _write(file, ("image", "caption", "split"), rows)
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(("image", "caption", "split"))
+        writer.writerows(rows)
 
 
 def in_wrong_rows(rows: Sequence[Row]) -> list[Row]:
@@ -89,10 +84,3 @@ def cut_off(rows: Sequence[Row], images: int) -> list[Row]:
     """Return only the rows with the first images of train, as an export that ended early."""
     kept = set(list(dict.fromkeys(image for image, _, split in rows if split == "train"))[:images])
     return [row for row in rows if row[2] != "train" or row[0] in kept]
-
-
-def _write(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.writer(opened)
-        writer.writerow(columns)
-        writer.writerows(rows)

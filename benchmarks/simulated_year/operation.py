@@ -95,16 +95,16 @@ def train(folder: Path, images: Path, table: Path, settings: Mapping[str, Any]) 
     return Model(folder, values, int(registered["version"]))
 
 
-def monitor(model: Model, folder: Path, queries: Sequence[Path], probes: Path) -> Monitor:
+def monitor(model: Model, folder: Path, queries: Sequence[Path]) -> Monitor:
     """Return the monitor of a model with the default thresholds."""
     folder.mkdir(parents=True, exist_ok=True)
     artifacts = Artifacts(*(model.artifacts / name for name in PARTS[:3]))
-    return Monitor(artifacts, folder, Thresholds.of(load_thresholds().model_dump()), queries, probes)
+    return Monitor(artifacts, folder, Thresholds.of(load_thresholds().model_dump()), queries)
 
 
-def look(model: Model, folder: Path, queries: Path, probes: Path, day: date) -> tuple[Week, bool]:
+def look(model: Model, folder: Path, queries: Path, day: date) -> tuple[Week, bool]:
     """Compare the week up to ``day`` with the reference; return the result, and whether MLflow has it."""
-    watch = monitor(model, folder, [queries], probes)
+    watch = monitor(model, folder, [queries])
     week = watch.compare(day, DAYS)
     try:
         log_monitoring(week, watch.reference(), watch.page(day))

@@ -19,7 +19,7 @@ def plot_year(file: Path, weeks: Sequence[Measured], candidates: Sequence[Candid
     rows = figure.subplots(4, 1, sharex=True)
     plot_collection(rows[0], weeks)
     plot_monitor(rows[1], weeks)
-    plot_models(rows[2], weeks, candidates)
+    plot_models(rows[2], candidates)
     plot_queries(rows[3], weeks)
     for axes in rows:
         axes.axvline(scenario.drift, color="gray", linestyle=":", zorder=0)
@@ -56,8 +56,8 @@ def plot_monitor(axes: Axes, weeks: Sequence[Measured]) -> None:
     axes.legend(frameon=False, loc="lower left")
 
 
-def plot_models(axes: Axes, weeks: Sequence[Measured], candidates: Sequence[Candidate]) -> None:
-    """Draw the recall sum of each candidate, and the share of the probes that are found."""
+def plot_models(axes: Axes, candidates: Sequence[Candidate]) -> None:
+    """Draw the recall sum of each candidate."""
     for candidate in candidates:
         color, marker = (GOOD, "o") if candidate.promoted else (BAD, "X")
         axes.scatter(candidate.week, candidate.recall_sum, color=color, marker=marker, s=70, clip_on=False)
@@ -69,10 +69,6 @@ def plot_models(axes: Axes, weeks: Sequence[Measured], candidates: Sequence[Cand
         )  # fmt: skip
     axes.set_ylabel("recall sum, %")
     axes.set_ylim(0, 600)
-    found = axes.twinx()
-    found.plot([week.week for week in weeks], [100 * (1 - week.lost_probes) for week in weeks], color="tab:blue")
-    found.set_ylabel("probes found, %", color="tab:blue")
-    found.set_ylim(0, 100)
 
 
 def plot_queries(axes: Axes, weeks: Sequence[Measured]) -> None:

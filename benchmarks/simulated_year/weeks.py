@@ -44,7 +44,6 @@ class Measured:
         images: in the release that the service has at the end of the week.
         styled: of the archive's images, in the new style.
         p_images: p-value of the monitor's test of the new images; None without such images.
-        lost_probes: share of the probes whose image is not among the ten best results.
         crossed: tests that gave a notice.
         queries, failed: of the clients.
         p50, p99: latency in milliseconds.
@@ -55,7 +54,6 @@ class Measured:
     images: int
     styled: int
     p_images: float | None
-    lost_probes: float
     crossed: Sequence[str]
     queries: int
     failed: int

@@ -3,9 +3,7 @@
 from bifocal.monitoring.discrepancy import Discrepancy, discrepancy_test
 from bifocal.monitoring.drift import TESTS, Finding, SampleSizes, Thresholds, compare
 from bifocal.monitoring.monitor import Artifacts, Monitor
-from bifocal.monitoring.observations import Observations
-from bifocal.monitoring.probes import Probes, read_pairs
+from bifocal.monitoring.observations import Count, Observations
 from bifocal.monitoring.queries import read_queries
 from bifocal.monitoring.reference import Reference
-from bifocal.monitoring.significance import Count
 from bifocal.monitoring.week import Week

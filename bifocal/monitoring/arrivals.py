@@ -1,4 +1,4 @@
-"""New images of a collection, and their quality."""
+"""New images of a collection: the days on which they came, and their inspection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.inspection import SMALLEST, Inspection, inspect_dataset
+from bifocal.datasets.inspection import Inspection, inspect_dataset
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import CAPTIONS, PHRASES
 from bifocal.durable import replace_file
-from bifocal.monitoring.significance import Count
-from bifocal.monitoring.units import album_of, design_effect
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import REJECTED as REJECTED_FILE
 
@@ -90,7 +88,7 @@ def _images(collection: Collection) -> pd.DataFrame:
 def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
     """Inspect new images, see ``bifocal.datasets.inspection``; return the findings and the inspected dataset."""
     root = collection.description.root
-    items = collection.items.take(_rows(arrivals)).to_pandas()
+    items = collection.items.take(pa.array(arrivals.rows, pa.int64())).to_pandas()  # no rows would have no type
     local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]
     images = items.rename(columns={"item_id": "image_id", "image": "path"}).assign(split="test")
     images["path"] = images["path"].where(local, None)
@@ -105,18 +103,3 @@ def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspec
     )
     rejected = pd.DataFrame(list(arrivals.rejected.items()), columns=["entry", "reason"])
     return inspect_dataset(dataset, rejected.assign(kind="image", intentional=False), {}), dataset
-
-
-def unusable(collection: Collection, arrivals: Arrivals) -> Count:
-    """Return how many new images were rejected, or are smaller than 64 pixels."""
-    items = collection.items.select(["width", "height"]).take(_rows(arrivals)).to_pandas()
-    shorter = items.min(axis=1)
-    small = ((shorter > 0) & (shorter < SMALLEST)).tolist()
-    albums = [album_of(name) for name in (*arrivals.rejected, *(collection.ids[row] for row in arrivals.rows))]
-    unusable = pd.Series([True] * len(arrivals.rejected) + small, dtype=bool)
-    sums = unusable.groupby(albums).agg(["sum", "size"])
-    return Count(int(unusable.sum()), len(unusable), design_effect(sums["sum"].to_numpy(), sums["size"].to_numpy()))
-
-
-def _rows(arrivals: Arrivals) -> pa.Array:
-    return pa.array(arrivals.rows, pa.int64())  # no rows would have no type

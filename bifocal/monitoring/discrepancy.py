@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_diag
+from scipy.stats import permutation_test
 
-from bifocal.monitoring.units import Labels, averaging
+from bifocal.monitoring.albums import Labels, averaging
 
 Array = NDArray[Any]
-BATCH = 100
-"""Permutations that one matrix product evaluates."""
-EXCEEDANCES = 10
-"""Permutations as extreme as the samples after which the test ends: their p-value is large."""
-TOLERANCE = 1e-12
-"""Difference of two statistics that rounding may cause."""
+BATCH, LARGE = 100, 0.1
+"""Permutations that one matrix product evaluates; the test ends after them if the p-value is larger than this one."""
+DECIMALS = 12
+"""Decimals of an estimate: rounding errors are below."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +35,28 @@ def discrepancy_test(
     sample: Array,
     permutations: int = 999,
     seed: int = 0,
-    units: tuple[Labels, Labels] | None = None,
+    blocks: tuple[Labels, Labels] | None = None,
 ) -> Discrepancy:
     """Estimate the squared maximum mean discrepancy of two samples, and test whether it is 0.
 
     Gretton et al., "A kernel two-sample test", JMLR 2012: the estimate is the MMD_u^2 of lemma 6, eq. (3), with a
     Gaussian kernel whose width is the median distance in both samples together (section 8). The test permutes the
-    samples; it ends early when its p-value is certain to be large (Besag and Clifford, "Sequential Monte Carlo
-    p-values", Biometrika 1991), and its level is exact for any number of vectors.
+    samples, and its level holds for any number of vectors.
 
-    Vectors of one unit, such as an album, may depend on each other. The test then permutes units: the kernel of two
-    units is the mean over their pairs of vectors, and pairs within a unit do not count. A unit has at most as many
-    vectors as the median unit of the other sample, so that units of both samples vary alike.
+    Vectors of one block, such as an album, may depend on each other. The test then permutes blocks: the kernel of two
+    blocks is the mean over their pairs of vectors, and pairs within a block do not count. A block has at most as many
+    vectors as the median block of the other sample, so that blocks of both samples vary alike.
 
     Args:
         reference: (m, D).
         sample: (n, D).
-        permutations: most permutations; the smallest p-value is 1 / (permutations + 1).
+        permutations: most permutations; the smallest p-value is 1 / (permutations + 1). Small samples have fewer, and
+            the test takes all of them.
         seed: of the permutations.
-        units: number of each vector's unit, (m,) and (n,); by default, each vector is a unit.
+        blocks: number of each vector's block, (m,) and (n,); by default, each vector is a block.
 
     Raises:
-        ValueError: a sample has fewer than two vectors or units, or the dimensions differ.
+        ValueError: a sample has fewer than two vectors or blocks, or the dimensions differ.
 
     Example:
         >>> random = np.random.default_rng(0)
@@ -69,11 +68,11 @@ def discrepancy_test(
         raise ValueError(f"samples {reference.shape} and {sample.shape}: each needs two vectors of one dimension")
     kernel = gaussian_kernel(np.concatenate([reference, sample]))
     count = len(reference)
-    if units is not None:
-        before, after = (np.unique(labels, return_inverse=True)[1] for labels in units)
+    if blocks is not None:
+        before, after = (np.unique(labels, return_inverse=True)[1] for labels in blocks)
         count = int(before.max()) + 1
         if min(count, int(after.max()) + 1) < 2:
-            raise ValueError("a sample has one unit only: each needs two")
+            raise ValueError("a sample has one block only: each needs two")
         largest = max(1, int(min(np.median(np.bincount(labels)) for labels in (before, after))))
         average = block_diag([averaging(before, largest), averaging(after, largest)], format="csr")
         kernel = average @ kernel @ average.T
@@ -81,11 +80,21 @@ def discrepancy_test(
     np.fill_diagonal(kernel, 0.0)
     kernel -= kernel.sum() / (len(kernel) * (len(kernel) - 1))
     np.fill_diagonal(kernel, 0.0)
-    members = np.zeros(len(kernel))
-    members[count:] = 1.0
-    observed = float(_estimates(kernel, members[:, None])[0])
-    p_value = _sequential_p_value(kernel, members, observed, permutations, np.random.default_rng(seed))
-    return Discrepancy(observed, p_value)
+
+    def estimate(_: Array, second: Array, axis: int) -> Array:
+        members = np.zeros((*second.shape[:-1], len(kernel)))
+        np.put_along_axis(members, second, 1.0, axis)
+        return _estimates(kernel, members, second.shape[-1]).round(DECIMALS)
+
+    rows = np.arange(len(kernel))
+    for resamples in (min(BATCH, permutations), permutations):
+        result = permutation_test(
+            (rows[:count], rows[count:]), estimate, n_resamples=resamples, batch=BATCH, alternative="greater",
+            vectorized=True, rng=seed,
+        )  # fmt: skip
+        if result.pvalue > LARGE:
+            break
+    return Discrepancy(float(result.statistic), float(result.pvalue))
 
 
 def gaussian_kernel(vectors: Array) -> NDArray[np.float64]:
@@ -100,29 +109,16 @@ def gaussian_kernel(vectors: Array) -> NDArray[np.float64]:
     return kernel
 
 
-def _estimates(kernel: Array, members: Array) -> Array:
-    """Return MMD_u^2 of P divisions: ``members`` (N, P) is 1 for the second sample; the kernel's diagonal is 0."""
-    second = members.sum(axis=0)
+def _estimates(kernel: Array, members: Array, second: int) -> Array:
+    """Return MMD_u^2 of divisions: ``members`` (..., N) is 1 for the second sample; the kernel's diagonal is 0."""
     first = len(kernel) - second
-    within = (members * (kernel @ members)).sum(axis=0)
-    touching = kernel.sum(axis=0) @ members
-    between = touching - within
+    within = (members * (members @ kernel)).sum(axis=-1)
+    touching = members @ kernel.sum(axis=0)
     rest = kernel.sum() - 2 * touching + within
-    estimates: Array = rest / (first * (first - 1)) + within / (second * (second - 1)) - 2 * between / (first * second)
+    estimates: Array = (
+        rest / (first * (first - 1)) + within / (second * (second - 1)) - 2 * (touching - within) / (first * second)
+    )
     return estimates
-
-
-def _sequential_p_value(
-    kernel: Array, members: Array, observed: float, permutations: int, random: np.random.Generator
-) -> float:
-    exceeded = done = 0
-    while done < permutations:
-        batch = random.permuted(np.tile(members, (min(BATCH, permutations - done), 1)), axis=1).T
-        counts = exceeded + np.cumsum(_estimates(kernel, batch) >= observed - TOLERANCE)
-        if counts[-1] >= EXCEEDANCES:
-            return EXCEEDANCES / (done + 1 + int(np.argmax(counts == EXCEEDANCES)))
-        exceeded, done = int(counts[-1]), done + len(counts)
-    return (exceeded + 1) / (permutations + 1)
 
 
 def unusual(reference: Array, sample: Array) -> NDArray[np.float64]:

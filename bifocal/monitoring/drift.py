@@ -1,28 +1,23 @@
-"""Comparison of a week with the training reference: eight tests that share one rate of false alarms."""
+"""Comparison of a week with the training reference: four tests that share one rate of false alarms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import fisher_exact
 
+from bifocal.monitoring.albums import Labels, image_blocks
 from bifocal.monitoring.discrepancy import discrepancy_test
-from bifocal.monitoring.observations import Observations
-from bifocal.monitoring.queries import expected_languages, other_languages
+from bifocal.monitoring.observations import Count, Observations
 from bifocal.monitoring.reference import Keep
-from bifocal.monitoring.significance import Count, holm_levels, losses_prevail, mean_rises, share_rises
-from bifocal.monitoring.units import Labels, dependent_units
 from bifocal.registry import suggest
 
 TESTS = {
     "images": "squared maximum mean discrepancy of the image vectors",
     "queries": "squared maximum mean discrepancy of the query vectors",
     "unknown_words": "queries with a word that the model has not learned",
-    "languages": "queries in a language that less than 5 % of the reference have",
     "nothing_found": "queries without a relevant result",
-    "calibration": "calibration error of the probes",
-    "lost_probes": "probes whose image is not among the ten best results",
-    "unusable_images": "new images that were rejected, or are very small",
 }
 """What each test compares. All of them rise if something gets worse."""
 DISCREPANCIES = ("images", "queries")
@@ -113,72 +108,41 @@ def value_text(name: str, value: float) -> str:
 
 
 def compare(reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0) -> list[Finding]:
-    """Test each of ``TESTS`` for which reference and week have values, in their order.
+    """Test each of ``TESTS`` for which reference and week have enough values, in their order.
 
-    The levels follow Holm's procedure, so a week without any change has a finding that crosses its threshold with
-    probability ``thresholds.false_alarm_rate`` at most.
+    Each test has an equal part of the rate (Bonferroni), so a week without any change has a finding that crosses its
+    threshold with probability ``thresholds.false_alarm_rate`` at most.
     """
-    found = [
-        *_discrepancies(reference, week, thresholds, seed),
-        *_shares(reference, week, thresholds.least),
-        *_probes(reference, week, thresholds.permutations, seed),
-    ]
-    levels = holm_levels({finding.name: finding.p_value for finding in found}, thresholds.false_alarm_rate)
-    least = thresholds.least_change
-    found = [
-        replace(finding, level=levels[finding.name], least_change=least.get(finding.name, 0.0)) for finding in found
-    ]
-    return sorted(found, key=lambda finding: list(TESTS).index(finding.name))
-
-
-def _discrepancies(reference: Observations, week: Observations, thresholds: Thresholds, seed: int) -> list[Finding]:
-    pairs = {"images": (reference.images, week.images), "queries": (reference.queries, week.queries)}
     found = []
+    pairs = {"images": (reference.images, week.images), "queries": (reference.queries, week.queries)}
     for name, (before, after) in pairs.items():
-        if min(len(before), len(after)) >= thresholds.least:
-            units = image_units(reference, week) if name == "images" else None
-            if units is not None and min(len(np.unique(labels)) for labels in units) < 2:
-                continue
-            result = discrepancy_test(before, after, thresholds.permutations, seed, units)
+        if min(len(before), len(after)) < thresholds.least:
+            continue
+        blocks = week_blocks(reference, week) if name == "images" else None
+        if blocks is None or min(len(np.unique(labels)) for labels in blocks) > 1:
+            result = discrepancy_test(before, after, thresholds.permutations, seed, blocks)
             found.append(Finding(name, 0.0, result.squared, result.p_value))
-    return found
+    counts = {
+        "unknown_words": (reference.unknown_words, week.unknown_words),
+        "nothing_found": (reference.nothing_found, week.nothing_found),
+    }
+    for name, (former, now) in counts.items():
+        if former is not None and now is not None and min(former.total, now.total) >= thresholds.least:
+            found.append(Finding(name, former.share, now.share, share_rises(former, now)))
+    level, least = thresholds.false_alarm_rate / max(len(found), 1), thresholds.least_change
+    return [replace(finding, level=level, least_change=least.get(finding.name, 0.0)) for finding in found]
 
 
-def image_units(reference: Observations, week: Observations) -> tuple[Labels, Labels]:
-    """Return the numbers of the units, such as albums, of the sampled images of both."""
-    before, after = dependent_units((reference.images, week.images), (reference.groups, week.groups))
+def week_blocks(reference: Observations, week: Observations) -> tuple[Labels, Labels]:
+    """Return the numbers of the blocks, such as albums, of the sampled images of both."""
+    before, after = image_blocks((reference.images, week.images), (reference.groups, week.groups))
     return before, after
 
 
-def _shares(reference: Observations, week: Observations, least: int) -> list[Finding]:
-    expected = expected_languages(reference.languages)
-    pairs: dict[str, tuple[Count | None, Count | None]] = {
-        "unknown_words": (reference.unknown_words, week.unknown_words),
-        "languages": (
-            other_languages(reference.languages, len(reference.queries), expected),
-            other_languages(week.languages, len(week.queries), expected),
-        ),
-        "nothing_found": (reference.nothing_found, week.nothing_found),
-        "unusable_images": (reference.unusable, week.unusable),
-    }
-    return [
-        Finding(name, before.share, after.share, share_rises(before, after))
-        for name, (before, after) in pairs.items()
-        if before is not None and after is not None and min(before.total, after.total) >= least
-    ]
+def share_rises(reference: Count, sample: Count) -> float:
+    """Return the p-value of Fisher's exact test: has the property a larger probability in the sample?
 
-
-def _probes(reference: Observations, week: Observations, permutations: int, seed: int) -> list[Finding]:
-    """Return the tests of the probes that reference and week have in common."""
-    if reference.probes is None or week.probes is None:
-        return []
-    keys = sorted(set(reference.probes.keys) & set(week.probes.keys))
-    if not keys:
-        return []
-    before, after = reference.probes.of(keys), week.probes.of(keys)
-    p_value = losses_prevail(before.found, after.found)
-    found = [Finding("lost_probes", 1 - before.recall, 1 - after.recall, p_value)]
-    if before.probabilities is not None and after.probabilities is not None:
-        p_value = mean_rises(before.losses, after.losses, permutations, seed)
-        found.append(Finding("calibration", before.calibration_error, after.calibration_error, p_value))
-    return found
+    Fisher, "The design of experiments", 1935, section 21: the reference is a sample too, so its share has an error.
+    """
+    table = [[count.hits, count.total - count.hits] for count in (sample, reference)]
+    return float(fisher_exact(table, alternative="greater").pvalue)

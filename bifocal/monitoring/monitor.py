@@ -11,11 +11,10 @@ import numpy as np
 from bifocal.durable import write_text
 from bifocal.monitoring.arrivals import Arrivals, Ledger, all_images, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
-from bifocal.monitoring.drift import Thresholds, compare, image_units
-from bifocal.monitoring.observations import Observations, Observer
-from bifocal.monitoring.page import NewImages, monitoring_page
-from bifocal.monitoring.probes import read_pairs
-from bifocal.monitoring.queries import read_queries, sample
+from bifocal.monitoring.drift import Thresholds, compare, week_blocks
+from bifocal.monitoring.observations import Observations, Observer, sample
+from bifocal.monitoring.page import History, NewImages, monitoring_page
+from bifocal.monitoring.queries import read_queries
 from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
 from bifocal.onnx.encoders import Embedder
@@ -47,14 +46,12 @@ class Monitor:
         folder: reference, results and pages.
         thresholds: when a difference is reported, and the sizes of the samples.
         queries: logs of the service, or files of sentences, see ``read_queries``.
-        probes: CSV file of pairs, see ``read_pairs``; None for none.
     """
 
     artifacts: Artifacts
     folder: Path
     thresholds: Thresholds
     queries: Sequence[Path] = ()
-    probes: Path | None = None
 
     def has_reference(self) -> bool:
         """Whether the folder has a reference, of this model or of a former one."""
@@ -105,7 +102,7 @@ class Monitor:
         self, observer: Observer, model: str, images: Arrivals, day: date, days: int, sentences: Sequence[str]
     ) -> Reference:
         sizes = self.thresholds.sample
-        observations = self._observe(observer, images, sentences, sizes.reference_images, sizes.reference_queries)
+        observations = observer.observe(images, sentences, sizes.reference_images, sizes.reference_queries)
         sentences = sample(sentences, sizes.reference_queries, observer.seed)
         return Reference(model, day, observations, days, sentences).reduced(self.thresholds.keep_queries)
 
@@ -135,13 +132,12 @@ class Monitor:
         ledger.record(observer.collection, day)
         ledger.write()
         arrivals, sizes = ledger.arrivals(observer.collection, day, days), self.thresholds.sample
-        observations = self._observe(observer, arrivals, self._sentences(day, days), sizes.images, sizes.queries)
+        observations = observer.observe(arrivals, self._sentences(day, days), sizes.images, sizes.queries)
         counts = {
             "new images": len(arrivals.rows),
-            "independent groups of images": self._units(reference.observations, observations),
+            "independent groups of images": self._blocks(reference.observations, observations),
             "rejected images": len(arrivals.rejected),
             "queries": len(observations.queries),
-            "probes": 0 if observations.probes is None else len(observations.probes.keys),
         }
         week = Week(day, days, counts, compare(reference.observations, observations, self.thresholds))
         self.page(day).parent.mkdir(parents=True, exist_ok=True)
@@ -154,10 +150,10 @@ class Monitor:
         write_text(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
         return week
 
-    def _units(self, reference: Observations, week: Observations) -> int:
+    def _blocks(self, reference: Observations, week: Observations) -> int:
         if min(len(reference.images), len(week.images)) < self.thresholds.least:
             return 0
-        return len(np.unique(image_units(reference, week)[1]))
+        return len(np.unique(week_blocks(reference, week)[1]))
 
     def page(self, day: date) -> Path:
         """Return the file of a day's page; the results are beside it."""
@@ -174,12 +170,6 @@ class Monitor:
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
         return read_queries(self.queries, end - timedelta(days=days), end)
 
-    def _observe(
-        self, observer: Observer, arrivals: Arrivals, sentences: Sequence[str], images: int, queries: int
-    ) -> Observations:
-        pairs = None if self.probes is None else read_pairs(self.probes)
-        return observer.observe(arrivals, sentences, pairs, images, queries)
-
     def _new_images(self, observer: Observer, arrivals: Arrivals, reference: Observations) -> NewImages:
         inspection, dataset = inspect_arrivals(observer.collection, arrivals)
         rows, shown = observer.sampled_rows(arrivals, self.thresholds.sample.images), []
@@ -189,7 +179,11 @@ class Monitor:
             shown = [observer.collection.ids[row] for row in rows[order]]
         return NewImages(dataset, inspection, shown)
 
-    def _history(self, reference: str, until: date) -> list[Week]:
+    def _history(self, reference: str, until: date) -> History:
+        """Return the values of the weeks up to ``until`` that were compared with this reference."""
         contents = [json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
-        weeks = [Week.from_json(content) for content in contents if content["reference"] == reference]
-        return [week for week in weeks if week.day <= until]
+        return {
+            day: {finding["name"]: finding["value"] for finding in content["findings"]}
+            for content in contents
+            if content["reference"] == reference and (day := date.fromisoformat(content["day"])) <= until
+        }

@@ -1,21 +1,35 @@
 """Observations of images and queries of some days, to compare with the training reference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from bifocal.monitoring.arrivals import Arrivals, unusable
-from bifocal.monitoring.probes import Probes, embed, nothing_found, search_probes
-from bifocal.monitoring.queries import query_languages, sample, unknown_words
-from bifocal.monitoring.significance import Count
-from bifocal.monitoring.units import Labels, image_groups
+from bifocal.monitoring.albums import Labels, image_groups
+from bifocal.monitoring.arrivals import Arrivals
 from bifocal.onnx.encoders import Embedder
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.query import Array
+from bifocal.search.query import Array, SentenceEmbedder
+from bifocal.search.search import Search
+from bifocal.search.vectors import unit_vectors
+
+BATCH = 64
+"""Sentences that are embedded at once."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Number of entries that have a property, ``hits`` of ``total``."""
+
+    hits: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Share in [0, 1]; 0 without entries."""
+        return self.hits / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True)
@@ -25,21 +39,15 @@ class Observations:
     Attributes:
         images: (n, D), vectors of a sample of the images.
         queries: (q, D), vectors of a sample of the queries, without queries of unknown words only.
-        unusable: images that were rejected, or are very small.
         unknown_words: queries with a word that the model has not learned; None if it reads subwords.
-        languages: share of the queries by language; empty if they are unknown.
         nothing_found: queries without a relevant result or a known word; None if the index is not calibrated.
-        probes: outcomes of the probes; None without probes.
-        groups: (n, 3), burst, day and album of each image, see ``image_groups``; None if they are unknown.
+        groups: (n, 2), day and album of each image, see ``image_groups``; None if they are unknown.
     """
 
     images: Array
     queries: Array
-    unusable: Count
     unknown_words: Count | None
-    languages: Mapping[str, float]
     nothing_found: Count | None
-    probes: Probes | None
     groups: Labels | None = None
 
 
@@ -52,10 +60,8 @@ class Observer:
     index: SearchIndex
     seed: int = 0
 
-    def observe(
-        self, arrivals: Arrivals, queries: Sequence[str], pairs: pd.DataFrame | None, images: int, sentences: int
-    ) -> Observations:
-        """Return observations of new images, user queries and probes, in samples of at most these sizes."""
+    def observe(self, arrivals: Arrivals, queries: Sequence[str], images: int, sentences: int) -> Observations:
+        """Return observations of new images and user queries, in samples of at most these sizes."""
         rows = self.sampled_rows(arrivals, images)
         chosen = sample(queries, sentences, self.seed)
         unknown, known = unknown_words(self.model, chosen)
@@ -64,15 +70,41 @@ class Observer:
         return Observations(
             images=np.asarray(self.collection.vectors[rows], np.float32),
             queries=vectors,
-            unusable=unusable(self.collection, arrivals),
             unknown_words=unknown,
-            languages=query_languages(chosen, self.seed),
             nothing_found=None if nothing is None else Count(nothing + len(chosen) - len(known), len(chosen)),
-            probes=None if pairs is None else search_probes(self.model, self.index, pairs),
-            groups=image_groups(self.collection, arrivals.rows)[np.isin(arrivals.rows, rows)],
+            groups=image_groups(self.collection, rows.tolist()),
         )
 
     def sampled_rows(self, arrivals: Arrivals, images: int) -> NDArray[np.int64]:
         """Return the rows of at most ``images`` random items."""
         rows = np.random.default_rng(self.seed).permutation(np.array(arrivals.rows, dtype=np.int64))
         return np.sort(rows[:images])
+
+
+def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
+    """Return at most ``count`` random queries."""
+    rows = sorted(np.random.default_rng(seed).permutation(len(queries))[:count].tolist())
+    return [queries[row] for row in rows]
+
+
+def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:
+    """Count the queries with an unknown word, None if the model knows all words; return those with a known word."""
+    known = model.sentences.known
+    if known("") is None:
+        return None, list(queries)
+    words = [list((known(query) or {}).values()) for query in queries]
+    unknown = Count(sum(not all(are_known) for are_known in words), len(queries))
+    return unknown, [query for query, are_known in zip(queries, words, strict=True) if any(are_known)]
+
+
+def embed(model: SentenceEmbedder, sentences: Sequence[str]) -> NDArray[np.float32]:
+    """Return the unit vectors (n, d) of at least one sentence."""
+    batches = [sentences[start : start + BATCH] for start in range(0, len(sentences), BATCH)]
+    return unit_vectors(np.concatenate([model.embed_sentences(batch) for batch in batches]))
+
+
+def nothing_found(index: SearchIndex, queries: Array) -> int | None:
+    """Return for how many queries (n, d) no result is relevant; None if the index is not calibrated."""
+    if index.calibration is None:
+        return None
+    return sum(not results.found for results in Search(index).batch(queries, 1, sentences=True))

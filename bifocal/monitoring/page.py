@@ -1,23 +1,20 @@
 """The results of a week as one HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.inspection import Inspection
-from bifocal.monitoring.drift import TESTS, value_text
+from bifocal.monitoring.drift import DISCREPANCIES, TESTS, value_text
 from bifocal.monitoring.week import Week
 from bifocal.report.charts import line_chart
 from bifocal.report.inspection import findings_table
 from bifocal.report.pictures import Thumbnails
 from bifocal.report.sections import Badge, Block, Chart, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
 
-CHARTS = {
-    "percent of the queries": ("unknown_words", "nothing_found", "languages"),
-    "percent of the images or probes": ("unusable_images", "lost_probes", "calibration"),
-}
-"""Tests of each chart of the history, by the label of its axis."""
+History = Mapping[date, Mapping[str, float]]
+"""Values of the tests by the last day of a week, in order."""
 FOOTER = "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds no query."
 
 
@@ -31,8 +28,8 @@ class NewImages:
     unusual: Sequence[str] = field(default_factory=list)
 
 
-def monitoring_page(name: str, reference: date, week: Week, images: NewImages, history: Sequence[Week]) -> Page:
-    """Return the page of a week for a model ``name``, with the ``history`` of all runs."""
+def monitoring_page(name: str, reference: date, week: Week, images: NewImages, history: History) -> Page:
+    """Return the page of a week for a model ``name``, with the ``history`` of all runs on its reference."""
     crossed = len(week.crossed)
     tiles = [
         Tile("thresholds crossed", str(crossed), "of " + str(len(week.findings)) + " tests"),
@@ -52,7 +49,7 @@ def monitoring_page(name: str, reference: date, week: Week, images: NewImages, h
 
 def _tests(week: Week) -> Block:
     if not week.findings:
-        return Note("There were too few images, queries and probes for any test.")
+        return Note("There were too few images and queries for any test.")
     rows = [
         (
             Badge("crossed" if finding.crossed else "ok", not finding.crossed),
@@ -69,20 +66,16 @@ def _tests(week: Week) -> Block:
     return Table("", columns, rows, wide=True, text=True)
 
 
-def _history(history: Sequence[Week]) -> list[Section]:
-    values = [{finding.name: 100 * finding.value for finding in week.findings} for week in history]
-    xs = [(week.day - history[0].day).days for week in history]
-    charts = []
-    for label, names in CHARTS.items():
-        lines = {
-            name.replace("_", " "): [week[name] for week in values]
-            for name in names
-            if all(name in week for week in values)
-        }
-        if len(history) > 1 and lines:
-            # Every second pair of lines has the colors of the first one.
-            charts.append(Chart(line_chart(lines, xs, "days since the first run", label, dashed=list(lines)[2:])))
-    return [Section("History", f"{len(history)} runs.", charts)] if charts else []
+def _history(history: History) -> list[Section]:
+    shares = [
+        name for name in TESTS if name not in DISCREPANCIES and all(name in values for values in history.values())
+    ]
+    if len(history) < 2 or not shares:
+        return []
+    days = [(day - min(history)).days for day in history]
+    lines = {name.replace("_", " "): [100 * values[name] for values in history.values()] for name in shares}
+    chart = Chart(line_chart(lines, days, "days since the first run", "percent of the queries"))
+    return [Section("History", f"{len(history)} runs.", [chart])]
 
 
 def _unusual(images: NewImages) -> Gallery | None:

@@ -1,32 +1,33 @@
-"""User queries: from the search service's log, or from a file with sentences."""
+"""User queries: from the search service's log, as collectors of logs keep it, or from a file with sentences."""
 
+import gzip
+import io
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from bifocal.datasets.languages import SAMPLE, caption_languages
-from bifocal.monitoring.log_lines import LogLines, open_log
-from bifocal.monitoring.significance import Count
-from bifocal.onnx.encoders import Embedder
+from typing import Any, TextIO
 
 ROUTE = "/api/v1/search"
 TIMES = ("time", "@timestamp", "timestamp", "date")
 UNREAD, SHOWN = 3, 200
 """Unreadable lines in the error of a log, and their characters."""
-FREQUENT = 0.05
-"""Smallest share of the reference's queries that makes a language expected."""
+GZIP = b"\x1f\x8b"
+CRI = re.compile(r"\S+ (?:stdout|stderr) [FP]\S* (.*)", re.DOTALL)
+WRAPPERS = ("log", "message", "msg", "MESSAGE", "log_processed")
+"""Keys under which a collector keeps a line of a container, as text or as an object."""
+LONGEST = 2**20
+"""Characters of a line that a container runtime cut into parts."""
+Entry = dict[str, Any]
 
 
 def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> list[str]:
     """Return the sentences that users searched for, in their order.
 
     A file with the suffix ``.txt`` has one sentence per line, without a time. Any other file is a log of the service,
-    as it is or as collectors of logs keep it, see ``bifocal.monitoring.log_lines``: a repeated sentence counts once a
-    day, because pages of results and reloads are requests too.
+    as it is or as collectors of logs keep it, see ``LogLines``: a repeated sentence counts once a day, because pages of
+    results and reloads are requests too.
 
     Args:
         since, until: times of the first request, and after the last one.
@@ -37,7 +38,7 @@ def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> lis
             the service.
     """
     sentences: list[str] = []
-    found, unread, recognized = dict[tuple[str, str], str](), list[str](), 0
+    found, unread, recognized = dict[tuple[str, str], None](), list[str](), 0
     for file in files:
         with open_log(file) as lines:
             if file.suffix == ".txt":
@@ -50,14 +51,14 @@ def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> lis
             f"no line of {', '.join(map(str, files))} comes from the service: no JSON object with the key 'event'. "
             f"The first lines are {shown}"
         )
-    return sentences + list(found.values())
+    return sentences + [text for _, text in found]
 
 
 def _read_log(
     file: Path,
     lines: Iterable[str],
     period: tuple[datetime, datetime],
-    found: dict[tuple[str, str], str],
+    found: dict[tuple[str, str], None],
     unread: list[str],
 ) -> int:
     """Add the sentences of a log to ``found``, and at most three unreadable lines to ``unread``; count the entries."""
@@ -74,7 +75,7 @@ def _read_log(
             searches, logged = searches + 1, logged + ("text" in entry)
             text = " ".join((entry.get("text") or "").split())
             if text:
-                found.setdefault((time.astimezone(UTC).date().isoformat(), text), text)
+                found[time.astimezone(UTC).date().isoformat(), text] = None
     if searches and not logged:
         raise ValueError(
             f"{file} has {searches} searches without their sentences: start the service with --log-queries, or leave "
@@ -100,37 +101,71 @@ def _time(entry: Mapping[str, Any]) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
-    """Return at most ``count`` random queries."""
-    rows = sorted(np.random.default_rng(seed).permutation(len(queries))[:count].tolist())
-    return [queries[row] for row in rows]
+def open_log(file: Path) -> TextIO:
+    """Open a log, compressed by gzip or not."""
+    opened = file.open("rb")
+    head = opened.read(2)
+    opened.seek(0)
+    stream = gzip.GzipFile(fileobj=opened) if head == GZIP else opened
+    return io.TextIOWrapper(stream, encoding="utf-8", errors="replace")
 
 
-def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:
-    """Count the queries with an unknown word, None if the model knows all words; return those with a known word."""
-    known = model.sentences.known
-    if known("") is None:
-        return None, list(queries)
-    words = [list((known(query) or {}).values()) for query in queries]
-    unknown = Count(sum(not all(are_known) for are_known in words), len(queries))
-    return unknown, [query for query, are_known in zip(queries, words, strict=True) if any(are_known)]
+class LogLines:
+    """Finds the entries of the service in the lines of a log, also of lines that were cut into parts.
+
+    Example:
+        >>> LogLines().entries('2026-11-25T10:00:00.1Z stderr F {"event": "request", "status": 200}')
+        [{'event': 'request', 'status': 200}]
+    """
+
+    def __init__(self) -> None:
+        self._part = ""
+
+    def entries(self, line: str) -> list[Entry]:
+        """Return the entries that end in a line; none for the first part of one, or for another program's line."""
+        text, wrapped = _unwrap(line)
+        found = _parse(text) or (_parse(self._part + text) if self._part else [])
+        if found:
+            self._part = ""
+        elif wrapped:
+            self._part = text if text.startswith("{") else (self._part + text)[-LONGEST:]
+        return found
 
 
-def query_languages(queries: Sequence[str], seed: int) -> dict[str, float]:
-    """Return the share of queries by language, see ``caption_languages``; empty without langdetect or queries."""
-    if not queries or find_spec("langdetect") is None:
-        return {}
-    return caption_languages([[query] for query in queries], seed)
+def _unwrap(line: str) -> tuple[str, bool]:
+    """Return the text of a container in a line, and whether a runtime or a collector had wrapped it."""
+    line = line.rstrip("\n")
+    cri = CRI.fullmatch(line)
+    if cri:
+        return cri[1], True
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line, False
+    texts = [value[key] for key in WRAPPERS if isinstance(value.get(key), str)] if isinstance(value, dict) else []
+    if not texts or "event" in value:
+        return line, False
+    return _unwrap(texts[0])[0], True
 
 
-def other_languages(shares: Mapping[str, float], queries: int, expected: Sequence[str]) -> Count | None:
-    """Count sampled queries in an unexpected language, among queries with a guess; None if ``shares`` are unknown."""
-    if not shares:
-        return None
-    total = min(queries, SAMPLE)
-    return Count(round(total * sum(share for name, share in shares.items() if name not in expected)), total)
+def _parse(text: str) -> list[Entry]:
+    """Return the entries in a text, which may begin with the name of a pod or a tag, and end with a bracket."""
+    try:
+        return _entries(json.loads(text))
+    except ValueError:
+        pass
+    try:
+        return _entries(json.JSONDecoder().raw_decode(text, text.index("{"))[0])
+    except ValueError:
+        return []
 
 
-def expected_languages(shares: Mapping[str, float]) -> list[str]:
-    """Return the languages of at least 5 % of the queries."""
-    return [name for name, share in shares.items() if share >= FREQUENT]
+def _entries(value: Any) -> list[Entry]:
+    if isinstance(value, list):
+        return [entry for element in value for entry in _entries(element)]
+    if not isinstance(value, dict):
+        return []
+    if isinstance(value.get("event"), str):
+        return [value]
+    inner = (value[key] for key in WRAPPERS if key in value)
+    return next(filter(None, (_parse(text) if isinstance(text, str) else _entries(text) for text in inner)), [])

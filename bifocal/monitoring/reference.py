@@ -1,7 +1,7 @@
 """The training reference: observations of the images and queries that a model was trained for, as files."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from bifocal.durable import new_folder
-from bifocal.monitoring.observations import Observations
-from bifocal.monitoring.probes import Probes
-from bifocal.monitoring.significance import Count
+from bifocal.monitoring.observations import Count, Observations
 from bifocal.search.vectors import save_array
 
-SCHEMA_VERSION = 2
-DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"
-GROUPS = "groups.npy"
+SCHEMA_VERSION = 3
+DESCRIPTION, IMAGES, QUERIES, GROUPS = "reference.json", "images.npy", "queries.npy", "groups.npy"
+COUNTS = ("unknown_words", "nothing_found")
 Keep = bool | Literal["hashed"]
 """Whether sentences of users are kept: no, yes, or only their hashes."""
 
@@ -71,18 +68,13 @@ class Reference:
             "days": self.days,
             "sentences": None if self.sentences is None else list(self.sentences),
             "hashes": None if self.hashes is None else list(self.hashes),
-            "unusable": asdict(seen.unusable),
-            "unknown_words": _optional(seen.unknown_words),
-            "languages": dict(seen.languages),
-            "nothing_found": _optional(seen.nothing_found),
+            **{name: None if (count := getattr(seen, name)) is None else asdict(count) for name in COUNTS},
         }
         with new_folder(directory, replace=True) as partial:
             save_array(partial / IMAGES, seen.images.astype(np.float16))
             if seen.groups is not None:
                 save_array(partial / GROUPS, seen.groups)
             save_array(partial / QUERIES, seen.queries.astype(np.float16))
-            if seen.probes is not None:
-                _table(seen.probes).to_parquet(partial / PROBES, index=False)
             text = json.dumps(content, indent=2, sort_keys=True) + "\n"
             (partial / DESCRIPTION).write_text(text, encoding="utf-8")
 
@@ -101,37 +93,12 @@ class Reference:
         if content.get("schema_version") != SCHEMA_VERSION:
             found = content.get("schema_version")
             raise ValueError(f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the reference again")
-        probes, groups = directory / PROBES, directory / GROUPS  # former versions wrote no groups
+        groups = directory / GROUPS
         seen = Observations(
             images=np.load(directory / IMAGES).astype(np.float32),
             queries=np.load(directory / QUERIES).astype(np.float32),
-            unusable=Count(**content["unusable"]),
-            unknown_words=_count(content["unknown_words"]),
-            languages=content["languages"],
-            nothing_found=_count(content["nothing_found"]),
-            probes=_probes(pd.read_parquet(probes)) if probes.is_file() else None,
             groups=np.load(groups) if groups.is_file() else None,
+            **{name: None if content[name] is None else Count(**content[name]) for name in COUNTS},
         )
-        # Former versions kept neither the days nor the sentences.
-        kept = (content.get("days", 7), content.get("sentences"), content.get("hashes"))
+        kept = (content["days"], content["sentences"], content["hashes"])
         return cls(content["model"], date.fromisoformat(content["day"]), seen, *kept)
-
-
-def _optional(count: Count | None) -> dict[str, int] | None:
-    return None if count is None else asdict(count)
-
-
-def _count(content: Mapping[str, int] | None) -> Count | None:
-    return None if content is None else Count(**content)
-
-
-def _table(probes: Probes) -> pd.DataFrame:
-    table = pd.DataFrame({"key": list(probes.keys), "found": probes.found, "relevant": probes.relevant})
-    if probes.probabilities is not None:
-        table["with"], table["without"] = probes.probabilities.T
-    return table
-
-
-def _probes(table: pd.DataFrame) -> Probes:
-    probabilities = table[["with", "without"]].to_numpy(float) if "with" in table else None
-    return Probes(table["key"].tolist(), table["found"].to_numpy(bool), table["relevant"].to_numpy(bool), probabilities)

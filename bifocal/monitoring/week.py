@@ -1,7 +1,7 @@
 """Results of a week: their files, their values for a tracking server, and the notice of crossed thresholds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -70,10 +70,3 @@ class Week:
         """Return the results as values for JSON."""
         findings = [{**asdict(finding), "crossed": finding.crossed} for finding in self.findings]
         return {"day": self.day.isoformat(), "days": self.days, "counts": dict(self.counts), "findings": findings}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "Week":
-        """Return the results in a value of ``to_json``."""
-        names = [entry.name for entry in fields(Finding)]
-        findings = [Finding(**{name: finding[name] for name in names}) for finding in content["findings"]]
-        return cls(date.fromisoformat(content["day"]), content["days"], content["counts"], findings)

@@ -36,11 +36,6 @@ CROSSED = 3
     help="Log of 'bifocal serve --log-queries', or a .txt file with one sentence per line; may be repeated.",
 )
 @click.option(
-    "--probes",
-    type=click.Path(path_type=Path, exists=True),
-    help="CSV file of captions held out of training, with the columns item_id and caption.",
-)
-@click.option(
     "--thresholds",
     type=click.Path(path_type=Path, exists=True),
     help="Thresholds; by default pipelines/policies/thresholds.yaml.",
@@ -52,7 +47,6 @@ def monitor(
     folder: Path,
     target: Path,
     queries: tuple[Path, ...],
-    probes: Path | None,
     thresholds: Path | None,
     days: int,
     until: datetime | None,
@@ -79,7 +73,6 @@ def monitor(
         target,
         Thresholds.of(policies.load_thresholds(thresholds or policies.THRESHOLDS).model_dump()),
         queries,
-        probes,
     )
     day = until.date() if until else datetime.now(UTC).date() - timedelta(days=1)
     if reference:

@@ -136,7 +136,7 @@ def check_buckets(subject: Subject) -> Iterator[str]:
     if "monitor" in subject.flows:
         monitoring = subject.resources.monitoring
         writable.append(monitoring.folder)
-        readable |= {*monitoring.queries, *([monitoring.probes] if monitoring.probes else [])}
+        readable |= set(monitoring.queries)
     if "retrain" in subject.flows and subject.resources.canary is not None:
         writable.append(subject.resources.canary.folder)
     checks = [(storage.check_writable, address) for address in writable]

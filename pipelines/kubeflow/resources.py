@@ -130,7 +130,6 @@ class Monitoring(StrictModel):
 
     folder: str = Field(pattern=r"^s3://[^/]+/.+", description="reference, results and pages")
     queries: list[str] = Field(description="s3:// addresses of the logs of 'bifocal serve --log-queries'")
-    probes: str | None = Field(description="s3:// address of captions held out of training; null for none")
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 

@@ -62,7 +62,7 @@ class MaskCLIP(CheckedByConstruction):
         return cast(Tensor, vectors.unflatten(1, tuple(tower.grid_size)))
 
     def values(self) -> Mapping[str, Any]:
-        """Return the numbers that ``bifocal.serving.pointing.ContrastivePointer`` reads."""
+        """Return the numbers that ``bifocal.onnx.pointing.ContrastivePointer`` reads."""
         return {"sigma": self.sigma, "center": self.center}
 
 

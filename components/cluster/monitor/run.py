@@ -27,9 +27,8 @@ def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, mon
             Storage().download(params.folder, folder)
         folder.mkdir(exist_ok=True)
         logs = [file for number, log in enumerate(params.queries) for file in _files(log, Path(work) / str(number))]
-        probes = None if params.probes is None else next(_files(params.probes, Path(work) / "probes"))
         thresholds = Thresholds.of(params.policy.model_dump())
-        monitor = Monitor(Artifacts(onnx, collection, index), folder, thresholds, logs, probes)
+        monitor = Monitor(Artifacts(onnx, collection, index), folder, thresholds, logs)
         if not monitor.has_reference():
             monitor.write_reference(day, params.days)
             Storage().upload(folder, params.folder)

@@ -39,7 +39,6 @@ class MonitorParams(Params):
     policy: MonitorPolicy = Field(description="thresholds.yaml")
     folder: str = Field(description="s3:// address of the reference, the results and the pages")
     queries: list[str] = Field(description="s3:// addresses of logs of the service, or of files of sentences")
-    probes: str | None = Field(description="s3:// address of captions held out of training")
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 

@@ -1,4 +1,4 @@
-"""Which images of a collection are new, and how many of them are unusable."""
+"""Which images of a collection are new, and their inspection."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bifocal.monitoring import Count
-from bifocal.monitoring.arrivals import Ledger, all_images, inspect_arrivals, unusable
+from bifocal.monitoring.arrivals import Ledger, inspect_arrivals
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -44,22 +43,6 @@ def test_images_are_new_in_the_days_after_they_came(tmp_path: Path) -> None:
         assert arrivals.rows == rows
         assert arrivals.rejected == {}  # it was broken before
     assert ledger.arrivals(after, date(2026, 11, 15), days=7).rows == []
-
-
-def test_rejected_and_small_images_are_unusable(tmp_path: Path) -> None:
-    collection = write(tmp_path / "collection", {"a": "1", "b": "2", "c": "3"}, sides={"b": 63, "c": 64})
-    ledger = Ledger(tmp_path / "images.parquet")
-    ledger.record(collection, MONDAY)
-    arrivals = ledger.arrivals(collection, MONDAY, days=1)
-    assert unusable(collection, arrivals) == Count(2, 4)
-
-
-def test_unusable_images_of_one_album_have_a_design_effect(tmp_path: Path) -> None:
-    items = [f"{album}/{number}" for album in "abcde" for number in range(10)]
-    collection = write(tmp_path / "collection", {name: name for name in items}, sides={name: 9 for name in items[:10]})
-    count = unusable(collection, all_images(collection))
-    assert (count.hits, count.total) == (11, 51)  # with "broken.png", in the root
-    assert 8 < count.design < 13
 
 
 def test_new_images_are_inspected(tmp_path: Path) -> None:

@@ -50,8 +50,10 @@ def test_p_value_is_that_of_all_divisions(shift: float) -> None:
         for chosen in combinations(range(10), 5)
     ]
     exact = sum(value >= observed - 1e-12 for value in divisions) / len(divisions)
-    estimated = [discrepancy_test(x, y, 4000, seed).p_value for seed in range(8)]
-    assert np.mean(estimated) == pytest.approx(exact, rel=0.4)
+    if exact <= 0.1:
+        assert discrepancy_test(x, y, 4000).p_value == exact  # fewer divisions than permutations: the test takes all
+    estimated = [discrepancy_test(x, y, 200, seed).p_value for seed in range(8)]
+    assert np.mean(estimated) == pytest.approx((200 * exact + 1) / 201, rel=0.4)
 
 
 def test_p_values_of_equal_distributions_are_uniform() -> None:

@@ -2,33 +2,30 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from math import comb
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.random import Generator
 from prometheus_client.parser import text_string_to_metric_families
 
-from bifocal.monitoring import TESTS, Count, Observations, Probes, Reference, Thresholds, Week, compare
-
-PROBES = 200
+from bifocal.monitoring import TESTS, Count, Observations, Reference, Thresholds, Week, compare
+from bifocal.monitoring.drift import share_rises
 
 
 def observe(random: Generator, images: int = 150, queries: int = 200, styled: float = 0.0) -> Observations:
     """Observations without a change, but for a share of images from another part of the space."""
     vectors = random.normal(size=(images, 4))
     vectors[: round(styled * images)] += 2.5
-    probabilities = np.tile([[0.8, 0.1]], (PROBES, 1))
-    found = np.arange(PROBES) % 10 != 0
     return Observations(
         images=vectors.astype(np.float32),
         queries=random.normal(size=(queries, 4)).astype(np.float32),
-        unusable=Count(int(random.binomial(images, 0.01)), images),
         unknown_words=Count(int(random.binomial(queries, 0.03)), queries),
-        languages={"en": 0.9, "nl": 0.1},
         nothing_found=Count(int(random.binomial(queries, 0.1)), queries),
-        probes=Probes([str(number) for number in range(PROBES)], found, found, probabilities),
-        groups=np.arange(3 * images).reshape(images, 3),
+        groups=np.arange(2 * images).reshape(images, 2),
     )
 
 
@@ -59,10 +56,7 @@ def test_stationary_albums_are_not_reported(random: Generator) -> None:
     def albums(count: int) -> Observations:
         seen, labels = observe(random, 5 * count), np.repeat(np.arange(count), 5)
         images = np.repeat(random.normal(size=(count, 4)), 5, axis=0) + 0.5 * random.normal(size=(5 * count, 4))
-        rejected = Count(5, 5 * count, 5.0)
-        return replace(
-            seen, images=images, unusable=rejected, groups=np.stack([np.arange(5 * count), labels, labels], 1)
-        )
+        return replace(seen, images=images, groups=np.stack([labels, labels], 1))
 
     reference, weeks = albums(40), [albums(30) for _ in range(10)]
     assert [crossed(reference, week) for week in weeks] == [set()] * 10
@@ -72,17 +66,9 @@ def test_stationary_albums_are_not_reported(random: Generator) -> None:
 
 def test_each_change_is_reported_by_its_test(random: Generator) -> None:
     reference, week = observe(random), observe(random)
-    assert reference.probes is not None
-    found, probabilities = reference.probes.found.copy(), reference.probes.probabilities
-    assert probabilities is not None
-    found[:20] = False
     changes = {
         "unknown_words": replace(week, unknown_words=Count(30, 200)),
-        "languages": replace(week, languages={"en": 0.8, "fr": 0.2}),
         "nothing_found": replace(week, nothing_found=Count(60, 200)),
-        "unusable_images": replace(week, unusable=Count(20, 150)),
-        "lost_probes": replace(week, probes=replace(reference.probes, found=found)),
-        "calibration": replace(week, probes=replace(reference.probes, probabilities=probabilities**4)),
         "queries": replace(week, queries=week.queries + 1),
     }
     for name, changed in changes.items():
@@ -97,17 +83,16 @@ def test_certain_but_small_rise_is_not_reported(random: Generator) -> None:
     assert not finding.crossed
 
 
-def test_a_short_week_is_tested_by_its_probes_alone(random: Generator) -> None:
-    findings = compare(observe(random), observe(random, images=10, queries=10), Thresholds())
-    assert [finding.name for finding in findings] == ["calibration", "lost_probes"]
+def test_a_short_week_has_no_test(random: Generator) -> None:
+    assert compare(observe(random), observe(random, images=10, queries=10), Thresholds()) == []
 
 
-def test_probes_that_the_week_lacks_are_left_out(random: Generator) -> None:
-    reference, week = observe(random), observe(random)
-    assert week.probes is not None
-    fewer = replace(week, probes=week.probes.of(["3", "10", "5"]))
-    (recall,) = [finding for finding in compare(reference, fewer, Thresholds()) if finding.name == "lost_probes"]
-    assert (recall.reference, recall.value) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+@given(m=st.integers(1, 12), n=st.integers(1, 12), data=st.data())
+def test_share_rises_is_fishers_exact_test(m: int, n: int, data: st.DataObject) -> None:
+    a, b = data.draw(st.integers(0, m)), data.draw(st.integers(0, n))
+    tables = {hits: comb(n, hits) * comb(m, a + b - hits) for hits in range(n + 1) if 0 <= a + b - hits <= m}
+    expected = sum(count for hits, count in tables.items() if hits >= b) / sum(tables.values())
+    assert share_rises(Count(a, m), Count(b, n)) == pytest.approx(expected)
 
 
 def test_too_few_permutations_are_an_error() -> None:

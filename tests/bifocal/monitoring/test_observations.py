@@ -1,4 +1,4 @@
-"""Queries of unknown words are recorded."""
+"""Samples of queries, and queries of unknown words."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bifocal.monitoring.arrivals import Arrivals
-from bifocal.monitoring.observations import Observer
+from bifocal.monitoring.observations import Count, Observer, sample, unknown_words
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.calibration.calibration import Calibration
@@ -28,10 +28,30 @@ def test_a_query_without_a_known_word_is_counted_and_not_embedded(tmp_path: Path
     model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path), embed_sentences=embed_sentences)
     index = index_of_collection(collection, None)
     index.calibration = Calibration(-6.0, 8.0, 6.0, 0.5, 0.0, 0.05, 0.9, 100)
-    seen = Observer(model, collection, index).observe(Arrivals([], {}), queries, None, 10, 10)
+    seen = Observer(model, collection, index).observe(Arrivals([], {}), queries, 10, 10)
     assert len(seen.queries) == len(queries) - 1
     assert seen.unknown_words is not None
     assert seen.unknown_words.total == len(queries)
     assert seen.nothing_found is not None
     assert seen.nothing_found.total == len(queries)
     assert seen.nothing_found.hits >= 1
+
+
+def test_sample_keeps_the_order_and_the_size() -> None:
+    drawn = sample([str(number) for number in range(100)], 10, seed=1)
+    assert len(drawn) == 10
+    assert drawn == sorted(drawn, key=int)
+    assert sample(["a", "b"], 10, seed=1) == ["a", "b"]
+
+
+def test_queries_with_an_unknown_word_are_counted(tmp_path: Path) -> None:
+    Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
+    model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path))
+    queries = ["A red star!", "a blue star", "zebra", "a red red"]
+    assert unknown_words(model, queries) == (Count(2, 4), ["A red star!", "a blue star", "a red red"])
+    assert unknown_words(model, []) == (Count(0, 0), [])
+
+
+def test_model_of_subwords_knows_every_word() -> None:
+    model: Any = SimpleNamespace(sentences=SimpleNamespace(known=lambda _: None))
+    assert unknown_words(model, ["zebra"]) == (None, ["zebra"])

@@ -1,25 +1,14 @@
-"""Queries from a log and from a file, unknown words, and languages."""
+"""Queries from a log and from a file."""
 
 import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bifocal.monitoring.queries import (
-    expected_languages,
-    other_languages,
-    query_languages,
-    read_queries,
-    sample,
-    unknown_words,
-)
-from bifocal.monitoring.significance import Count
-from bifocal.onnx.text.sentences import SentenceReader
-from bifocal.onnx.text.vocabulary import Vocabulary
+from bifocal.monitoring.queries import read_queries
 
 SINCE, UNTIL = datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -56,35 +45,6 @@ def test_log_without_sentences_is_an_error(tmp_path: Path) -> None:
     log.write_text(line("2026-11-17T10:00:00.000+00:00", results=3))
     with pytest.raises(ValueError, match="--log-queries"):
         read_queries([log], SINCE, UNTIL)
-
-
-def test_sample_keeps_the_order_and_the_size() -> None:
-    drawn = sample([str(number) for number in range(100)], 10, seed=1)
-    assert len(drawn) == 10
-    assert drawn == sorted(drawn, key=int)
-    assert sample(["a", "b"], 10, seed=1) == ["a", "b"]
-
-
-def test_queries_with_an_unknown_word_are_counted(tmp_path: Path) -> None:
-    Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
-    model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path))
-    queries = ["A red star!", "a blue star", "zebra", "a red red"]
-    assert unknown_words(model, queries) == (Count(2, 4), ["A red star!", "a blue star", "a red red"])
-    assert unknown_words(model, []) == (Count(0, 0), [])
-
-
-def test_model_of_subwords_knows_every_word() -> None:
-    model: Any = SimpleNamespace(sentences=SimpleNamespace(known=lambda _: None))
-    assert unknown_words(model, ["zebra"]) == (None, ["zebra"])
-
-
-def test_languages_of_a_week_are_compared_with_those_of_the_reference() -> None:
-    english = ["there are two children who are playing in the garden"] * 19
-    shares = query_languages([*english, "ein kleiner Hund springt über die grüne Wiese"], seed=0)
-    assert shares == {"en": 0.95, "de": 0.05}
-    assert other_languages(shares, 20, expected_languages({"en": 1.0})) == Count(1, 20)
-    assert other_languages(shares, 20, expected_languages(shares)) == Count(0, 20)
-    assert other_languages({}, 0, ["en"]) is None
 
 
 ENTRY = line("2026-11-17T10:00:00.000+00:00", text="a red star").rstrip("\n")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
-import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from PIL import ImageFilter, ImageOps
@@ -86,7 +85,6 @@ class World:
     def run(self, *options: str) -> Result:
         """Run the command."""
         paths = ["--run", self.folder / "run", "--to", self.folder / "monitoring", "--queries", self.log]
-        paths += ["--probes", self.folder / "probes.csv"]
         return CliRunner().invoke(monitor, [*map(str, paths), *options], catch_exceptions=False)
 
     def values(self, day: str) -> dict[str, dict[str, float]]:
@@ -106,8 +104,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> World:
     vectors = np.asarray(demo.collection.vectors[: STYLED.stop], np.float32)
     vectors[STYLED.start :] = demo.encode_image(drawn)
     world = World(demo, folder, vectors)
-    pairs = [(f"image-{row}", demo.collection.captions(row)[0]) for row in range(0, 120, 2)]
-    pd.DataFrame(pairs, columns=["item_id", "caption"]).to_csv(folder / "probes.csv", index=False)
     world.embed(TRAINED)
     captions = [demo.collection.captions(row)[-1] for row in range(256)]
     world.ask("2026-10-31", [*captions[:120], SECRET])
@@ -149,17 +145,17 @@ def test_quiet_week_then_a_week_with_another_style(built: World, mlflow_store: s
     week = json.loads((built.folder / "monitoring/2026-11-08/monitor.json").read_text())
     groups = week["counts"].pop("independent groups of images")
     assert groups == 60  # one folder, no dates
-    assert week["counts"] == {"new images": 60, "probes": 60, "queries": 70, "rejected images": 0}
-    assert len(week["findings"]) == 8
+    assert week["counts"] == {"new images": 60, "queries": 70, "rejected images": 0}
+    assert len(week["findings"]) == 4
 
     built.embed(STYLED, rejected=9)
     loud = built.run("--until", "2026-11-15")
     assert loud.exit_code == CROSSED, loud.output
     values = built.values("2026-11-15")
     crossed = {name for name, finding in values.items() if finding["crossed"]}
-    assert crossed >= {"images", "unknown_words", "unusable_images"}
-    assert "lost_probes" not in crossed
-    assert values["unusable_images"]["value"] == pytest.approx(9 / 69)
+    assert crossed >= {"images", "unknown_words"}
+    week = json.loads((built.folder / "monitoring/2026-11-15/monitor.json").read_text())
+    assert week["counts"]["rejected images"] == 9
     (message,) = hook
     assert "squared maximum mean discrepancy of the image vectors" in message
     page = (built.folder / "monitoring/2026-11-15/index.html").read_text()
@@ -221,7 +217,6 @@ def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentence
     assert bool(reference["hashes"]) == (sentences == "hashed")
     assert (SECRET in json.dumps(reference)) == (sentences == "true")
     other = World(built.demo, tmp_path, built.vectors)
-    shutil.copy(built.folder / "probes.csv", tmp_path)
     shutil.copytree(built.folder / "run" / ONNX, tmp_path / "run" / ONNX)
     (tmp_path / "run" / ONNX / "preprocessing.json").open("a").write("\n")
     other.log.write_text("".join(line for line in built.log.open() if logs or "2026-11-13" in line))

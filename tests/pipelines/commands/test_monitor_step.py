@@ -27,13 +27,11 @@ def test_the_first_run_writes_the_reference_and_the_second_one_compares_with_it(
     index_of_collection(demo.collection, None).write(demo.directory / INDEX)
     client = boto3.client("s3")
     client.put_object(Bucket="bucket", Key="logs/a.txt", Body="\n".join(demo.collection.captions(1)).encode())
-    client.put_object(Bucket="bucket", Key="probes.csv", Body=b"item_id,caption\ntest-00001,a red star\n")
     params = MonitorParams(
         seed=1,
         policy=load_thresholds(),
         folder=FOLDER,
         queries=["s3://bucket/logs"],
-        probes="s3://bucket/probes.csv",
         days=7,
     )
     parts = {

@@ -154,9 +154,9 @@ def test_folders_are_writable_and_user_files_are_there(monkeypatch: pytest.Monke
 def test_the_flow_monitor_writes_to_its_folder_and_reads_its_files() -> None:
     good, logs = {"checkpoints": None, "push": False}, "s3://bucket/logs/search.jsonl"
     assert list(check_buckets(subject(**good, monitoring={"folder": "s3://nobody/monitoring"}))) == []
-    missing = {"folder": "s3://nobody/monitoring", "queries": [logs], "probes": "s3://nobody/probes.tsv"}
+    missing = {"folder": "s3://nobody/monitoring", "queries": [logs]}
     problems = list(check_buckets(replace(subject(**good, monitoring=missing), flows=["refresh", "monitor"])))
-    assert len(problems) == 3
+    assert len(problems) == 2
     assert "s3://nobody/monitoring: " in problems[0]
     assert "the keys are this machine's AWS_..." in problems[0]
     assert f"{logs}: no such file or folder" in problems[1]

@@ -1,4 +1,4 @@
-"""Albums, days and bursts as the units of a test: which they are, and that stationary albums give no alarm."""
+"""Albums and days as the blocks of a test: which they are, and that stationary albums give no alarm."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bifocal.monitoring import discrepancy_test
-from bifocal.monitoring.units import averaging, dependent_units, design_effect, image_groups
+from bifocal.monitoring.albums import averaging, image_blocks, image_groups
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -26,18 +26,14 @@ def collect(folder: Path, vectors: Mapping[str, list[float]], **metadata: list[A
     return Collection.open(folder)
 
 
-def test_groups_are_bursts_days_and_albums(tmp_path: Path) -> None:
+def test_groups_are_days_and_albums(tmp_path: Path) -> None:
     vectors = {"a/1": [1.0, 0.0], "a/2": [1.0, 0.1], "a/3": [0.0, 1.0], "a/4": [0.1, 1.0], "b/1": [0.1, 1.0]}
     dates = [NOON, LATER, LATER, NEXT_DAY, NEXT_DAY]
     collection = collect(tmp_path / "dated", vectors, date=dates)
-    groups = image_groups(collection, range(5))
-    bursts, days, albums = (np.unique(groups[:, level], return_inverse=True)[1].tolist() for level in range(3))
-    assert bursts == [0, 0, 1, 2, 3]  # "a/3" and "a/4" are alike, and of two days
-    assert days == [0, 0, 0, 1, 2]
-    assert albums == [0, 0, 0, 0, 1]
+    assert image_groups(collection, range(5)).T.tolist() == [[0, 0, 0, 1, 2], [0, 0, 0, 0, 1]]
     named = collect(tmp_path / "named", vectors, album=["x", "y", "x", "y", "y"])
-    assert image_groups(named, [0, 2, 4])[:, 2].tolist() == [0, 0, 1]
-    assert image_groups(collection, []).shape == (0, 3)
+    assert image_groups(named, [0, 2, 4]).T.tolist() == [[0, 0, 1], [0, 0, 1]]
+    assert image_groups(collection, []).shape == (0, 2)
 
 
 def albums(random: np.random.Generator, count: int, size: int, cosine: float = 0.52, shift: float = 0.0) -> np.ndarray:
@@ -48,18 +44,17 @@ def albums(random: np.random.Generator, count: int, size: int, cosine: float = 0
 
 def levels(count: int, size: int) -> np.ndarray:
     labels = np.repeat(np.arange(count), size)
-    return np.stack([np.arange(count * size), labels, labels // 4], axis=1)
+    return np.stack([labels, labels // 4], axis=1)
 
 
-def test_units_are_the_groups_whose_parts_are_alike() -> None:
+def test_blocks_are_the_groups_whose_parts_are_alike() -> None:
     random = np.random.default_rng(0)
     groups = (levels(40, 5), levels(20, 5))
     for cosine, expected in ((0.52, 20), (0.0, 100)):
         samples = (albums(random, 40, 5, cosine), albums(random, 20, 5, cosine))
-        assert len(np.unique(dependent_units(samples, groups)[1])) == expected
-    same = np.zeros((100, 3), np.int64)
-    same[:, 0] = np.arange(100)  # one folder for all images says nothing
-    before, after = dependent_units((albums(random, 20, 5), albums(random, 10, 5)), (same, None))
+        assert len(np.unique(image_blocks(samples, groups)[1])) == expected
+    same = np.zeros((100, 2), np.int64)  # one folder for all images says nothing
+    before, after = image_blocks((albums(random, 20, 5), albums(random, 10, 5)), (same, None))
     assert (len(np.unique(before)), len(np.unique(after))) == (100, 50)
 
 
@@ -79,9 +74,9 @@ def test_stationary_albums_give_no_alarm_and_a_shift_does() -> None:
     assert alarms["shifted"] == 10
 
 
-def test_one_unit_cannot_be_tested() -> None:
-    with pytest.raises(ValueError, match="one unit only"):
-        discrepancy_test(np.eye(3), np.eye(3), units=(np.arange(3), np.zeros(3, np.int64)))
+def test_one_block_cannot_be_tested() -> None:
+    with pytest.raises(ValueError, match="one block only"):
+        discrepancy_test(np.eye(3), np.eye(3), blocks=(np.arange(3), np.zeros(3, np.int64)))
 
 
 def test_members_are_averaged_up_to_the_largest_number() -> None:
@@ -90,10 +85,3 @@ def test_members_are_averaged_up_to_the_largest_number() -> None:
     rows = averaging(member, 1).toarray()
     assert np.array_equal(rows.sum(axis=1), [1, 1])
     assert ((rows > 0).sum(axis=1) == 1).all()
-
-
-def test_design_effect_is_the_ratio_of_variances() -> None:
-    assert design_effect(np.array([1, 0, 0, 1]), np.ones(4)) == pytest.approx(4 / 3)  # the sample's n / (n - 1)
-    # Ten albums of ten, two of them rejected as a whole: the variance is ten times as large.
-    assert design_effect(np.array([10, 10] + [0] * 8), np.full(10, 10)) == pytest.approx(10 * 10 / 9)
-    assert design_effect(np.array([0, 0]), np.array([5, 5])) == design_effect(np.array([3]), np.array([5])) == 1.0
