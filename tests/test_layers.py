@@ -128,6 +128,26 @@ def module_level(node: ast.AST) -> Iterator[ast.AST]:
             yield from module_level(child)
 
 
+def test_exported_models_load_only_their_room() -> None:
+    """A registered model has ``bifocal/onnx`` without other modules; only a fit imports more, in its functions."""
+    writes_graphs = ROOT / "bifocal/onnx/int8.py"
+    packages = {"PIL", "numpy", "onnxruntime", "pandas", "safetensors", "snowballstemmer", "tokenizers"}
+    loaded = {
+        module
+        for file in {*(ROOT / "bifocal/onnx").rglob("*.py")} - {writes_graphs}
+        for node in module_level(ast.parse(file.read_text()))
+        for module in (
+            [name.name for name in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    others = {module for module in loaded if module.partition(".")[0] not in packages | sys.stdlib_module_names}
+    assert {module for module in others if not module.startswith("bifocal.onnx")} == set()
+
+
 def test_no_circle_of_imports() -> None:
     files = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file

@@ -178,7 +178,7 @@ def fisher(report: Report, count: int) -> None:
     texts = captions(2 * count)
     vectorizer = FisherVectors(components=count, epochs=1, iterations=3)
     report.add(f"Fisher vectors, fit on {len(texts)} captions", seconds(lambda: vectorizer.fit(texts, seed=0)), "s")
-    ids = vectorizer.word_vectors.encode(texts[:2048]).values
+    ids = vectorizer.word_vectors.vocabulary.encode_captions(texts[:2048]).values
     alone = seconds(lambda: [vectorizer.fisher(ids[start : start + 512]) for start in range(0, 2048, 512)])
     reduced = seconds(lambda: vectorizer.transform(texts[:2048]))
     report.add("Fisher vectors, 18,000 values", 2048 / alone, "captions / s")

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.image_encoders.base import ImageEncoder
+from bifocal.onnx.text.captions import FormatName
 from bifocal.registry import split
 from bifocal.text import TextBatch
-from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
 TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "subwords": 2, "contextual": 4, "vectors": 2, "sparse": 2}

@@ -15,9 +15,9 @@ from bifocal.models.base import Model
 from bifocal.models.batch import Batch, ImageCaptionPairs, to_device
 from bifocal.models.embedding import BATCH
 from bifocal.models.pertinence import best_pertinence, sentence_from_words
+from bifocal.onnx.text.captions import FormatName
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
-from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
 IMAGES_PER_BLOCK = 32

@@ -8,9 +8,9 @@ import torch
 
 from bifocal.image_encoders.concatenated import ConcatenatedImages
 from bifocal.models.base import Model
+from bifocal.onnx.text.captions import FormatName
 from bifocal.registry import as_mapping, build, split
 from bifocal.serialization import load_config, load_state, save_network
-from bifocal.text.format import FormatName
 from bifocal.text_encoders.concatenated import ConcatenatedTexts
 
 

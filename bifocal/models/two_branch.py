@@ -11,9 +11,9 @@ from bifocal.features import RegionBatch
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.models.base import Model
 from bifocal.models.batch import Batch
+from bifocal.onnx.text.captions import FormatName
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
-from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
 

@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from bifocal.onnx.text.tokens import tokenize
-from bifocal.onnx.text.vocabulary import Vocabulary
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
+from bifocal.onnx.text.vocabulary import Vocabulary, tokenize
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
     from bifocal.text.elmo import Elmo
-    from bifocal.text.format import TextBatch, TextFormat
-    from bifocal.text.store import TextStore
+    from bifocal.text.store import TextBatch, TextStore
 else:
-    _MODULES = {"Elmo": "elmo", "TextBatch": "format", "TextFormat": "format", "TextStore": "store"}
+    _MODULES = {"Elmo": "elmo", "TextBatch": "store", "TextStore": "store"}
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

@@ -1,11 +1,11 @@
-"""The text store: encoded captions in one memory-mapped Arrow IPC file, and the words of the token ids."""
+"""The text store: encoded captions in one memory-mapped Arrow IPC file, and batches of them for torch."""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +14,45 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from bifocal.onnx.text.captions import DTYPES, Array, EncodedCaptions, TextFormat, pad_captions
 from bifocal.onnx.text.vocabulary import Vocabulary
-from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate, sparse_rows
+from bifocal.onnx.text.word_vectors import WordVectors
 from bifocal.text.transformer.folder import NETWORK, TransformerFolder
-from bifocal.text.word_vectors.word_vectors import WordVectors
 
 CAPTIONS, FORMAT = "captions.arrow", "text.json"
 BATCH = 1024
 """Captions per record batch; only the last record batch may be smaller."""
+
+
+class TextBatch(NamedTuple):
+    """A batch of B captions.
+
+    Attributes:
+        values: "tokens" and "subwords": (B, T) int64 token ids, padded with 0; "vectors" and "sparse": (B, K) float32;
+            "contextual": (B, L, T, K) float32 with L layers.
+        lengths: (B,) int64, number of tokens of each caption; 1 for formats without a time axis.
+    """
+
+    values: Tensor
+    lengths: Tensor
+
+
+def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> TextBatch:
+    """Return encoded captions as one batch, padded to the longest caption."""
+    return TextBatch(*map(torch.from_numpy, pad_captions(text_format, values, indices)))
+
+
+def sparse_rows(
+    text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None
+) -> "scipy.sparse.csr_matrix":
+    """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K)."""
+    if text_format.name not in ("vectors", "sparse"):
+        raise ValueError(f"{text_format.name} have no single vector per caption: vectorize with TFIDF")
+    if indices is None:
+        return scipy.sparse.csr_matrix(np.stack(values) if len(values) else np.empty((0, text_format.dim), np.float32))
+    ends = np.cumsum([0, *(len(row) for row in values)])
+    flat = (np.concatenate(arrays) if len(values) else np.empty(0) for arrays in (values, indices))
+    return scipy.sparse.csr_matrix((*flat, ends), (len(values), text_format.dim))
 
 
 def write_store(

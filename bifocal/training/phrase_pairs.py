@@ -14,8 +14,9 @@ from bifocal.features.ground_truth import image_sizes, relative_boxes
 from bifocal.metrics.localization.boxes import box_iou
 from bifocal.models.batch import Batch, to_device
 from bifocal.models.embedding import BATCH, DualEncoder
+from bifocal.onnx.text.captions import EncodedCaptions
 from bifocal.text import TextBatch
-from bifocal.text.format import EncodedCaptions, collate
+from bifocal.text.store import collate
 from bifocal.text.vectorizers.base import FittedVectorizer
 
 TOLERANCE = 1e-3

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from bifocal import registry
 from bifocal.backbones.open_clip import OpenClipBackbone
+from bifocal.onnx.text.captions import DTYPES
 from bifocal.text import TextStore
-from bifocal.text.format import DTYPES
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import FromText
 from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, vectorizer_digest, write_text

@@ -18,7 +18,7 @@ from bifocal.onnx.peak import peak
 from bifocal.onnx.pointing import Place, Pointer
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.pointing.pointer import open_head
-from bifocal.onnx.text.tokens import tokenize
+from bifocal.onnx.text.vocabulary import tokenize
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Picture, Section

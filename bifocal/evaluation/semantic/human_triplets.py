@@ -102,7 +102,9 @@ def fisher_similarity(training: Sequence[str], captions: Mapping[int, Sequence[s
 
     vectorizer = FisherVectors(**FISHER)
     vectorizer.fit(training, seed)
-    bags = [np.concatenate(vectorizer.word_vectors.encode(texts).values) for texts in captions.values()]
+    bags = [
+        np.concatenate(vectorizer.word_vectors.vocabulary.encode_captions(texts).values) for texts in captions.values()
+    ]
     vectors = dict(zip(captions, normalize(vectorizer.fisher(bags)), strict=True))
     return lambda first, second: float(vectors[first] @ vectors[second])
 

@@ -10,8 +10,8 @@ import onnx
 import onnx.parser
 from onnx import TensorProto, compose
 
-from bifocal.onnx.text.sentences import FixedLength, open_readers
-from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.text.sentences import open_readers
+from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
 from bifocal.onnx.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG, is_towers
 
 BACKBONE, EMBEDDINGS = "backbone.onnx", "embeddings"

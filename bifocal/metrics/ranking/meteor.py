@@ -6,8 +6,8 @@ from functools import cache
 
 from snowballstemmer import stemmer
 
+from bifocal.onnx.text.tfidf import find_stop_words
 from bifocal.text import tokenize
-from bifocal.text.vectorizers.tfidf import find_stop_words
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 """Balance of precision and recall, shape and weight of the fragmentation penalty, weight of content words."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.text.format import sparse_rows
+from bifocal.text.store import sparse_rows
 from bifocal.text.vectorizers.base import Vectorizer
 
 

@@ -11,8 +11,7 @@ from bifocal.onnx.image_files import ImageFile
 from bifocal.onnx.pointing.head import ImageHead, Place
 from bifocal.onnx.pointing.similarity import PROMPT, unit
 from bifocal.onnx.sessions import open_session, run_graph
-from bifocal.onnx.text.sentences import FixedLength
-from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
 
 PATCHES, PHRASES = "patches.onnx", "phrases.onnx"
 """Graphs from pixels to unit vectors of patches, and from ids to vectors of phrases."""

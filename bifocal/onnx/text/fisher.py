@@ -1,125 +1,197 @@
-"""Fisher vectors of words under a mixture; loads without torch and SciPy, for ``bifocal.onnx``.
+"""Captions as Fisher vectors of their words."""
 
-Klein et al., CVPR 2015; Perronnin, Sanchez, Mensink, "Improving the Fisher kernel", ECCV 2010.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
-from bifocal.onnx.text.tokens import MAX_TOKENS, tokenize
-from bifocal.onnx.text.vocabulary import Vocabulary
-from bifocal.onnx.text.word_means import VECTORS
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
+from bifocal.onnx.text.mean_word_vectors import SKIP_GRAM_ARGUMENTS, fit_word_vectors
+from bifocal.onnx.text.mixture import Mixture, fit_mixture
+from bifocal.onnx.text.word_vectors import WordVectorizer
 
 STATE = "fisher.safetensors"
-Array = NDArray[np.float64]
-Vectors = NDArray[np.float32]
+Array = NDArray[np.float32]
+BLOCK = 512
+"""Captions that are transformed together."""
 
 
 @dataclass
-class Mixture:
-    """K centers in D independent dimensions; each dimension of each center is Gaussian or Laplacian."""
+class FisherVectors(WordVectorizer):
+    """Fisher vectors of word vectors under a mixture, with power and l2 normalization, then PCA.
 
-    weights: Array  # (K,), with sum 1
-    centers: Array  # (K, D), means or medians
-    scales: Array  # (K, D), standard deviations or mean absolute deviations
-    gaussian: NDArray[np.bool_]  # (K, D) bool, False for Laplacian
+    Wang, Li, Lazebnik, CVPR 2016, section 3.1, after Klein et al., CVPR 2015: independent components of 300-d word
+    vectors, 30 centers, first and second order, 18,000 dimensions, PCA to 6,000. A caption without known words is the
+    projection of the zero vector.
 
-    def log_joint(self, x: Array) -> Array:
-        """Return ln(weight x density) of every center: (N, D) -> (N, K)."""
-        constant = np.where(self.gaussian, -0.5 * np.log(2 * np.pi), -np.log(2)) - np.log(self.scales)
-        columns = []
-        for weight, center, scale, gaussian, term in zip(
-            self.weights, self.centers, self.scales, self.gaussian, constant, strict=True
-        ):
-            z = np.abs(x - center) / scale
-            columns.append(np.log(weight) + term.sum() - np.where(gaussian, 0.5 * z * z, z).sum(axis=1))
-        return np.stack(columns, axis=1)
+    Args:
+        dim: dimension of the trained word vectors.
+        mixture: "hglmm", each dimension of a center is Gaussian or Laplacian; or "gmm", all are Gaussian.
+        centers: number of centers of the mixture.
+        components: k, dimension after PCA; lower if there are fewer training captions.
+        pca_captions: maximum number of training captions for PCA, evenly spaced.
+        iterations: iterations of EM.
+        min_count, epochs, subsample, path: of the word vectors, as for ``MeanWordVectors``.
 
-    def responsibilities(self, x: Array) -> Array:
-        """Return the probability of each center given x: (N, D) -> (N, K)."""
-        joint = self.log_joint(x)
-        likelihoods = np.exp(joint - joint.max(axis=1, keepdims=True))
-        probabilities: Array = likelihoods / likelihoods.sum(axis=1, keepdims=True)
-        return probabilities
+    Example:
+        >>> vectorizer = FisherVectors(dim=4, centers=2, components=3, epochs=1, iterations=2)
+        >>> metrics = vectorizer.fit(["a dog runs", "a cat eats", "the dog eats food", "a bird"], seed=0)
+        >>> vectorizer.transform(["a dog"]).values[0].shape
+        (3,)
+    """
 
-    def fisher_terms(self, x: Array) -> Array:
-        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D), centers, then scales.
+    dim: int = 300
+    mixture: Literal["hglmm", "gmm"] = "hglmm"
+    centers: int = 30
+    components: int = 6000
+    pca_captions: int = 150_000
+    iterations: int = 20
+    min_count: int = 1
+    epochs: int = 5
+    subsample: float = 1e-3
+    path: Path | str | None = None
+    state: dict[str, NDArray[Any]] = field(init=False, repr=False)  # ICA, mixture and PCA, by name
 
-        The Fisher information is approximated as if the centers did not overlap.
-        """
-        first, second = [], []
-        for k, probability in enumerate(self.responsibilities(x).T):
-            z = (x - self.centers[k]) / self.scales[k]
-            gaussian, root = self.gaussian[k], probability[:, None] / np.sqrt(self.weights[k])
-            first.append(root * np.where(gaussian, z, np.sign(z)))
-            second.append(root * np.where(gaussian, (z * z - 1) / np.sqrt(2), np.abs(z) - 1))
-        return np.concatenate([*first, *second], axis=1)
-
-
-@dataclass(frozen=True)
-class FisherArrays:
-    """Arrays that map words to principal components of Fisher vectors."""
-
-    words: Vectors  # (V, K) word vectors
-    state: dict[str, NDArray[Any]]  # independent components, mixture and principal components, by name
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        if arguments.get("path") is not None:
+            yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
 
     @property
-    def mixture(self) -> Mixture:
+    def format(self) -> TextFormat:
+        """Vectors with the dimension after PCA."""
+        return TextFormat("vectors", self.state["components"].shape[1])
+
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+        """Fit word vectors, independent components, mixture and principal components."""
+        from bifocal.progress import track  # exported models do not contain it
+
+        self.word_vectors, metrics = fit_word_vectors(
+            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
+        )
+        vectors = self.word_vectors.vectors
+        tokens = super().transform(captions)
+        counts = np.bincount(np.concatenate(tokens.values), minlength=len(vectors))[2:].astype(float)
+        mean, unmixing = independent_components(vectors[2:], seed)
+        self.state = {"word_mean": mean, "unmixing": unmixing}
+        used = counts > 0
+        mixture, history = fit_mixture(
+            self._unmix(np.flatnonzero(used) + 2),
+            counts[used],
+            self.centers,
+            self.mixture == "hglmm",
+            seed,
+            self.iterations,
+        )
+        self.state |= {
+            "weights": mixture.weights,
+            "centers": mixture.centers,
+            "scales": mixture.scales,
+            "gaussian": mixture.gaussian,
+        }
+        step = max(1, -(-len(tokens.values) // self.pca_captions))
+        selected = tokens.values[::step]
+
+        def blocks() -> Iterator[Array]:
+            for start in track(range(0, len(selected), BLOCK), "principal components"):
+                yield self.fisher(selected[start : start + BLOCK])
+
+        self.state["mean"], self.state["components"] = streaming_pca(blocks, self.components, seed)
+        gaussian_share = float(mixture.gaussian.mean())
+        return metrics | {"log_likelihood": history[-1] if history else 0.0, "gaussian_share": gaussian_share}
+
+    def fisher(self, sentences: Sequence[NDArray[Any]]) -> Array:
+        """Return Fisher vectors before PCA: token ids of B sentences -> (B, 2 centers dim)."""
+        known = [ids[ids > 1] for ids in sentences]
+        # A Fisher vector is a mean over words: compute the term of each different word once.
+        words, rows = np.unique(np.concatenate(known), return_inverse=True)
+        terms = self.mixture_of_words.fisher_terms(self._unmix(words)).astype(np.float32)
+        vectors = np.zeros((len(known), terms.shape[1]), np.float32)
+        term, end = np.empty(terms.shape[1], np.float32), 0
+        for vector, ids in zip(vectors, known, strict=True):
+            start, end = end, end + len(ids)
+            for row in rows[start:end]:
+                vector += np.multiply(terms[row], np.float32(1 / len(ids)), out=term)
+        # Power normalization, then l2 normalization; zero stays zero.
+        rooted = np.sign(vectors) * np.sqrt(np.abs(vectors))
+        normalized: Array = rooted / np.maximum(np.linalg.norm(rooted, axis=1, keepdims=True), 1e-12)
+        return normalized
+
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the Fisher vector of each caption, after PCA."""
+        tokens = super().transform(captions)
+        reduced: list[Array] = []
+        for start in range(0, len(captions), BLOCK):
+            fisher = self.fisher(tokens.values[start : start + BLOCK])
+            reduced += list((fisher - self.state["mean"]) @ self.state["components"])
+        return EncodedCaptions(reduced, counts=tokens.counts)
+
+    def save(self, directory: Path) -> None:
+        super().save(directory)
+        save_file({name: np.ascontiguousarray(value) for name, value in self.state.items()}, directory / STATE)
+
+    def load(self, directory: Path) -> None:
+        super().load(directory)
+        self.state = load_file(directory / STATE)
+
+    @property
+    def mixture_of_words(self) -> Mixture:
         """Mixture of the independent components of words."""
         return Mixture(*(self.state[name] for name in ("weights", "centers", "scales", "gaussian")))
 
-    def unmix(self, ids: NDArray[Any]) -> Array:
+    def _unmix(self, ids: NDArray[Any]) -> NDArray[np.float64]:
         """Return the independent components of words."""
-        components: Vectors = (self.words[ids] - self.state["word_mean"]) @ self.state["unmixing"]
+        components: Array = (self.word_vectors.vectors[ids] - self.state["word_mean"]) @ self.state["unmixing"]
         return components.astype(np.float64)
 
-    def terms(self, ids: NDArray[Any]) -> Vectors:
-        """Return the contribution of each word to a Fisher vector."""
-        terms: Vectors = self.mixture.fisher_terms(self.unmix(ids)).astype(np.float32)
-        return terms
 
-    def reduce(self, fisher: Vectors) -> Vectors:
-        """Return the principal components of normalized Fisher vectors."""
-        reduced: Vectors = (fisher - self.state["mean"]) @ self.state["components"]
-        return reduced
+def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
+    """Return the mean (K,) and the unmixing matrix (K, at most K) to unit variance, by FastICA."""
+    # Exported models, which do not fit, contain none of these.
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    from bifocal.progress import log_line
+
+    count = min(words.shape[1], len(words) - 1)
+    ica = FastICA(count, random_state=seed, whiten="unit-variance", max_iter=200, tol=1e-3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        ica.fit(words.astype(np.float64))
+    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
+        log_line(f"FastICA of {len(words)} words did not converge in 200 iterations; its last result is used")
+    return ica.mean_.astype(np.float32), np.ascontiguousarray(ica.components_.T.astype(np.float32))
 
 
-def normalize_fisher(vectors: Vectors) -> Vectors:
-    """Return Fisher vectors after power normalization and l2 normalization; zero stays zero."""
-    rooted = np.sign(vectors) * np.sqrt(np.abs(vectors))
-    normalized: Vectors = rooted / np.maximum(np.linalg.norm(rooted, axis=1, keepdims=True), 1e-12)
-    return normalized
+def streaming_pca(
+    blocks: Callable[[], Iterable[Array]], components: int, seed: int, oversample: int = 10
+) -> tuple[Array, Array]:
+    """Return the mean (D,) and the leading components (D, k), by a randomized range finder and a Rayleigh-Ritz step.
 
-
-@dataclass(frozen=True)
-class FisherReader:
-    """Fisher vectors of sentences, as ``FisherVectors`` computes them."""
-
-    vocabulary: Vocabulary
-    arrays: FisherArrays
-
-    @classmethod
-    def load(cls, directory: Path) -> "FisherReader":
-        """Read the files of a text."""
-        words, state = load_file(directory / VECTORS)["vectors"], load_file(directory / STATE)
-        return cls(Vocabulary.load(directory / Vocabulary.FILE), FisherArrays(words, state))
-
-    def batch(self, sentences: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the vectors (B, k) of B sentences, and ones (B,)."""
-        means = np.zeros((len(sentences), len(self.arrays.state["mean"])), dtype=np.float32)
-        for row, sentence in enumerate(sentences):
-            ids = np.array(self.vocabulary.encode(tokenize(sentence)[:MAX_TOKENS]), dtype=np.int64)
-            known = ids[ids > 1]
-            if len(known):
-                means[row] = (self.arrays.terms(known) / np.float32(len(known))).sum(axis=0)
-        return self.arrays.reduce(normalize_fisher(means)), np.ones(len(sentences), dtype=np.int64)
-
-    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
-        """Return whether each token has a vector."""
-        return self.vocabulary.known(tokens)
+    Halko, Martinsson, Tropp, SIAM Review 2011, algorithms 4.3 (one power) and 5.3; the data (n, D) are read three
+    times, block by block. A lower rank gives fewer components.
+    """
+    total, count = np.zeros(0), 0
+    for block in blocks():
+        total = block.sum(axis=0, dtype=np.float64) + (total if count else 0)
+        count += len(block)
+    mean: Array = (total / count).astype(np.float32)
+    components = min(components, count - 1, len(mean))
+    width = min(components + oversample, len(mean))
+    start = np.random.default_rng(seed).standard_normal((len(mean), width), dtype=np.float32)
+    image = np.zeros_like(start)
+    for block in blocks():
+        centered = block - mean
+        image += centered.T @ (centered @ start)
+    basis = np.linalg.qr(image)[0]
+    small = np.zeros((width, width))
+    for block in blocks():
+        projected = (block - mean) @ basis
+        small += projected.T @ projected
+    _, vectors = np.linalg.eigh(small)
+    return mean, np.ascontiguousarray(basis @ vectors[:, ::-1][:, :components].astype(np.float32))

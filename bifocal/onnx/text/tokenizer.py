@@ -1,17 +1,18 @@
-"""Subword tokens of sentences by a ``tokenizer.json``. Loads without torch, for ``bifocal.onnx``."""
+"""Subword tokens of sentences by a ``tokenizer.json``."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bifocal.onnx.text.captions import Array, pad_ids
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 TOKENIZER = "tokenizer.json"
-Array = NDArray[Any]
 
 
 class SubwordTokenizer:
@@ -70,13 +71,20 @@ class SubwordTokenizer:
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
         """Return ids (B, T) int64, padded with 0, and lengths (B,) int64."""
-        return pad(self.encode(sentences)[0])
+        return pad_ids(self.encode(sentences)[0])
 
 
-def pad(rows: Sequence[Array]) -> tuple[Array, Array]:
-    """Return rows of ids as (B, T) int64, padded with 0, and their lengths (B,) int64."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    ids = np.zeros((len(rows), int(lengths.max(initial=0))), dtype=np.int64)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = row
-    return ids, lengths
+class FixedLength:
+    """Ids of subwords (B, T), padded to the longest sentence of the network."""
+
+    def __init__(self, tokenizer: SubwordTokenizer, padding: int = 0) -> None:
+        self.tokenizer, self.length = tokenizer, int((tokenizer.tokenizer.truncation or {})["max_length"])
+        self.padding = padding
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        """Return ids (B, T) int64, and lengths (B,) int64."""
+        rows = self.tokenizer.encode(sentences)[0]
+        ids = np.full((len(rows), self.length), self.padding, dtype=np.int64)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = row
+        return ids, np.array([len(row) for row in rows], dtype=np.int64)

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bifocal.onnx.text.sentences import open_readers
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.onnx.towers import TowerTokens, is_towers
@@ -51,19 +51,19 @@ def _describe(folder: Path) -> list[Description]:
 
 
 def _terms(folder: Path, name: str) -> Description:
-    bag = import_module("bifocal.onnx.text.bag_of_words").BagOfWords.load(folder)
-    if bag.wordnet is not None:
+    vectorizer: Any = open_readers(folder)[0]
+    if vectorizer.wordnet is not None:
         raise NotInBrowsers(name, "uses lemmas of WordNet")
-    if bag.language != "english":
-        raise NotInBrowsers(name, f"uses stems of the language {bag.language}")
-    if any(word not in bag.stop_words and bag.forms([word]) != [stem] for word, stem in STEMS.items()):
+    if vectorizer.language != "english":
+        raise NotInBrowsers(name, f"uses stems of the language {vectorizer.language}")
+    if any(word not in vectorizer.removed and vectorizer.forms([word]) != [stem] for word, stem in STEMS.items()):
         raise NotInBrowsers(name, "uses an older stemmer: pip install 'snowballstemmer>=3'")
     return {
         "kind": "terms",
-        "terms": sorted(bag.terms, key=lambda term: bag.terms[term]),
-        "idf": [float(weight) for weight in bag.idf],
-        "stop_words": sorted(bag.stop_words),
-        "normalize": bag.normalize,
+        "terms": sorted(vectorizer.terms, key=vectorizer.terms.__getitem__),
+        "idf": [float(weight) for weight in vectorizer.idf],
+        "stop_words": sorted(vectorizer.removed),
+        "normalize": vectorizer.normalize,
     }
 
 
@@ -144,4 +144,4 @@ DESCRIBED: dict[str, Callable[[Path, str], Description]] = {
     "TFIDF": _terms,
     "TransformerTokens": describe_subwords,
 }
-"""Vectorizers that the page has; names as in ``bifocal.onnx.text.sentences.READERS``."""
+"""Vectorizers that the page has, by name."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
-from bifocal.onnx.text.spelling import SYMBOLS, spell_sentences
+from bifocal.onnx.text.vocabulary import SYMBOLS, spell_sentences
 from bifocal.text.elmo.format import ElmoOptions, read_options, read_weights
 
 

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.onnx.text.tokenizer import SubwordTokenizer, pad
+from bifocal.onnx.text.captions import pad_ids
+from bifocal.onnx.text.tokenizer import SubwordTokenizer
 from bifocal.progress import track
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
 
@@ -159,7 +160,7 @@ def batches_by_length(rows: Sequence[NDArray[np.int32]], batch_size: int) -> Ite
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     for start in range(0, len(rows), batch_size):
         numbers = order[start : start + batch_size]
-        ids, lengths = pad([rows[number] for number in numbers])
+        ids, lengths = pad_ids([rows[number] for number in numbers])
         yield numbers, torch.from_numpy(ids), torch.from_numpy(lengths)
 
 

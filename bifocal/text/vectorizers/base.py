@@ -1,17 +1,17 @@
 """Vectorizers: fitted on the training captions, saved with the text, loaded to vectorize new sentences."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from bifocal.onnx.text.captions import Array, EncodedCaptions, TextFormat
 from bifocal.progress import track
 from bifocal.registry import build
 from bifocal.serialization import load_config, save_network
-from bifocal.text.format import Array, EncodedCaptions, TextBatch, TextFormat, collate
-from bifocal.text.store import BATCH, CAPTIONS, write_store
+from bifocal.text.store import BATCH, CAPTIONS, TextBatch, collate, write_store
 
 PACKAGE = "bifocal.text.vectorizers"
 ARTIFACT_FILES, CHECKPOINTS = ("manifest.json", "fingerprint.json"), "checkpoints"
@@ -129,10 +129,3 @@ def vectorizer_digest(directory: Path) -> str:
             with path.open("rb") as file:
                 digest.update(f"{name.as_posix()} {file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
-
-
-def ignored_arguments(arguments: Mapping[str, Any], ignored: Iterable[str], reason: str) -> Iterator[str]:
-    """Yield one message for each of ``ignored`` that is in ``arguments``."""
-    for name in ignored:
-        if name in arguments:
-            yield f"{name} {arguments[name]!r} has no effect {reason}: leave it out"

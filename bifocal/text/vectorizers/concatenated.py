@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, save_vectorizer
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 
 

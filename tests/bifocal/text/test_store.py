@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bifocal.onnx.text.captions import DTYPES, EncodedCaptions, FormatName, TextFormat
 from bifocal.text import TextStore
-from bifocal.text.format import DTYPES, EncodedCaptions, FormatName, TextFormat
 from bifocal.text.store import BATCH, write_store
 
 DIM, LAYERS = 3, 2

@@ -17,9 +17,9 @@ from bifocal.datasets.corpora import (
     ReferIt,
     VisualGenome,
 )
-from bifocal.onnx.text.wordnet import WordNet
+from bifocal.onnx.text.pretrained_word_vectors import read_word_vectors
+from bifocal.onnx.text.tfidf import WordNet
 from bifocal.text.elmo import Elmo
-from bifocal.text.word_vectors.files import read_word_vectors
 from tests.rehearsals.papers.layouts.coco import write_annotations
 from tests.rehearsals.papers.layouts.entities import write_flickr30k_entities
 from tests.rehearsals.papers.layouts.karpathy import coco_id, flickr_number, write_coco, write_flickr30k

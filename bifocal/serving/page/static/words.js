@@ -1,4 +1,4 @@
-// Words of a sentence, as bifocal/onnx/text/tokens.py finds them.
+// Words of a sentence, as bifocal/onnx/text/vocabulary.py finds them.
 export const MAX_TOKENS = 100;
 
 const WORD = /[^ '-]+(?:['-][^ '-]+)*/g;

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.onnx.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
+from bifocal.onnx.text.vocabulary import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo.format import FILTERS, ElmoOptions
 from bifocal.text.elmo.network import Elmo
-from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.vectorizers.base import ignored_arguments
 
 NETWORK = "elmo"
 """Folder of the network below the folder of the text."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file
 
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.serialization import load_config, save_network
-from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.transformer.clip_bpe import tower_tokenizer
 
 if TYPE_CHECKING:

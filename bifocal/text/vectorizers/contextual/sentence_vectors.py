@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower, batches_by_length
 from bifocal.text.vectorizers.contextual.pretrained_transformer import PretrainedTransformer

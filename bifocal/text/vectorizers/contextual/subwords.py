@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.contextual.pretrained_transformer import PretrainedTransformer
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import TokenStates, Transformer, batches_by_length
 from bifocal.text.vectorizers.contextual.pretrained_transformer import PretrainedTransformer

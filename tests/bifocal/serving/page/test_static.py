@@ -18,8 +18,8 @@ from snowballstemmer import stemmer
 from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from bifocal.onnx.text.bag_of_words import BagOfWords
 from bifocal.onnx.text.sentences import SentenceReader
+from bifocal.onnx.text.tfidf import TFIDF
 from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.filters import matching_rows
 from bifocal.serving.service.live.description import columns as metadata_columns
@@ -134,9 +134,12 @@ def write_terms(folder: Path, normalize: bool) -> None:
     words = ["dogs", "run", "over", "café", "istanbul", "well-known", "generously", "x2", "k"]
     stems = [*dict.fromkeys(stemmer("english").stemWords(words))]
     weights = np.random.default_rng(0).uniform(1, 5, len(stems)).astype(np.float32)
-    bag = BagOfWords({term: row for row, term in enumerate(stems)}, weights, frozenset(["over"]), None, normalize)
-    bag.save(folder)
-    (folder / "config.json").write_text(json.dumps({"name": "TFIDF", "arguments": {}}))
+    arguments = {"documents": "captions" if normalize else "images"}
+    vectorizer = TFIDF(**arguments)
+    vectorizer.terms, vectorizer.idf = {term: row for row, term in enumerate(stems)}, weights
+    vectorizer.removed, vectorizer.wordnet = frozenset(["over"]), None
+    vectorizer.save(folder)
+    (folder / "config.json").write_text(json.dumps({"name": "TFIDF", "arguments": arguments}))
 
 
 def write_tokenizer(folder: Path, lower: bool) -> None:

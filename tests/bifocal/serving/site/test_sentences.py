@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from bifocal.onnx.text.bag_of_words import BagOfWords
-from bifocal.onnx.text.wordnet import WordNet
+from bifocal.onnx.text.tfidf import TFIDF, WordNet
 from bifocal.serving.site.sentences import NotInBrowsers, describe_readers
+from bifocal.text.vectorizers.base import save_vectorizer
 
 
 def write_vectorizer(onnx: Path, name: str) -> Path:
@@ -35,17 +34,20 @@ def test_elmo(tmp_path: Path) -> None:
     [(WordNet(frozenset(), {}), "english", "lemmas of WordNet"), (None, "german", "stems of the language german")],
 )
 def test_terms_of_other_kinds(wordnet: WordNet | None, language: str, message: str, tmp_path: Path) -> None:
-    bag = BagOfWords({"hund": 0}, np.ones(1, np.float32), frozenset(), wordnet, True, language)
-    bag.save(write_vectorizer(tmp_path, "TFIDF"))
+    vectorizer = TFIDF(language=language)
+    vectorizer.fit(["hund"], seed=0)
+    vectorizer.wordnet = wordnet
+    save_vectorizer(write_vectorizer(tmp_path, "TFIDF"), vectorizer)
     with pytest.raises(NotInBrowsers, match=f"the vectorizer TFIDF uses {message}"):
         describe_readers(tmp_path)
 
 
 def test_an_older_stemmer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bag = BagOfWords({"dog": 0}, np.ones(1, np.float32), frozenset(), None, True)
-    bag.save(write_vectorizer(tmp_path, "TFIDF"))
+    vectorizer = TFIDF()
+    vectorizer.fit(["dog"], seed=0)
+    save_vectorizer(write_vectorizer(tmp_path, "TFIDF"), vectorizer)
     assert describe_readers(tmp_path)[0]["terms"] == ["dog"]
-    monkeypatch.setattr(BagOfWords, "forms", lambda bag, tokens: ["geologist" for _ in tokens])
+    monkeypatch.setattr(TFIDF, "forms", lambda vectorizer, tokens: ["geologist" for _ in tokens])
     with pytest.raises(NotInBrowsers, match="snowballstemmer>=3"):
         describe_readers(tmp_path)
 

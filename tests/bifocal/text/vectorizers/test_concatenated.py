@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bifocal.registry import build
-from bifocal.text.format import collate
+from bifocal.text.store import collate
 from bifocal.text.vectorizers import TFIDF, Concatenated, MeanWordVectors, Word2Vec
 from bifocal.text.vectorizers.base import PACKAGE, Vectorizer
 

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import torch
 
-from bifocal.onnx.text.tokens import tokenize
+from bifocal.onnx.text.vocabulary import tokenize
 from bifocal.text.elmo import Elmo
 from bifocal.text.elmo.format import ElmoOptions
 from bifocal.text.word_vectors.skip_thoughts import convert_skip_thoughts

@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import laplace, norm
 from sklearn.mixture import GaussianMixture
 
-from bifocal.onnx.text.fisher import Mixture
-from bifocal.text.vectorizers.static.gaussian_mixture import fit_mixture
+from bifocal.onnx.text.mixture import Mixture, fit_mixture
 
 CENTERS, DIM = 3, 2
 

@@ -58,10 +58,10 @@ def test_fewer_components_keep_the_largest_variances(folder: Path) -> None:
     assert vectorizer.fit([], seed=0) == {"words": 9}
     everything = StaticVectors(path=folder, dim=8)
     everything.fit([], seed=0)
-    np.testing.assert_allclose(vectorizer.means.vectors, everything.means.vectors[:, :3], atol=1e-6)
+    np.testing.assert_allclose(vectorizer.vectors, everything.vectors[:, :3], atol=1e-6)
     total = [1 / (rank + 1) for rank in range(1, 10)]
     weights = np.array([1e-4 / (1e-4 + p / sum(total)) for p in total])
-    variances = (everything.means.vectors / weights[:, None]).var(axis=0)
+    variances = (everything.vectors / weights[:, None]).var(axis=0)
     assert (np.diff(variances) <= 0).all()
 
 

@@ -1,20 +1,63 @@
-"""Fit of mixtures of Gaussians and Laplacians: Klein et al., CVPR 2015."""
+"""Mixtures of Gaussians and Laplacians, and their Fisher vectors: Klein et al., CVPR 2015."""
+
+from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its packages are imported when they are used
 from numpy.typing import NDArray
 
-from bifocal.onnx.text.fisher import Mixture
-from bifocal.progress import track
-
 Array = NDArray[np.float64]
+
+
+@dataclass
+class Mixture:
+    """K centers in D independent dimensions; each dimension of each center is Gaussian or Laplacian."""
+
+    weights: Array  # (K,), with sum 1
+    centers: Array  # (K, D), means or medians
+    scales: Array  # (K, D), standard deviations or mean absolute deviations
+    gaussian: NDArray[np.bool_]  # (K, D) bool, False for Laplacian
+
+    def log_joint(self, x: Array) -> Array:
+        """Return ln(weight x density) of every center: (N, D) -> (N, K)."""
+        constant = np.where(self.gaussian, -0.5 * np.log(2 * np.pi), -np.log(2)) - np.log(self.scales)
+        columns = []
+        for weight, center, scale, gaussian, term in zip(
+            self.weights, self.centers, self.scales, self.gaussian, constant, strict=True
+        ):
+            z = np.abs(x - center) / scale
+            columns.append(np.log(weight) + term.sum() - np.where(gaussian, 0.5 * z * z, z).sum(axis=1))
+        return np.stack(columns, axis=1)
+
+    def responsibilities(self, x: Array) -> Array:
+        """Return the probability of each center given x: (N, D) -> (N, K)."""
+        joint = self.log_joint(x)
+        likelihoods = np.exp(joint - joint.max(axis=1, keepdims=True))
+        probabilities: Array = likelihoods / likelihoods.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def fisher_terms(self, x: Array) -> Array:
+        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D), centers, then scales.
+
+        The Fisher information is approximated as if the centers did not overlap.
+        """
+        first, second = [], []
+        for k, probability in enumerate(self.responsibilities(x).T):
+            z = (x - self.centers[k]) / self.scales[k]
+            gaussian, root = self.gaussian[k], probability[:, None] / np.sqrt(self.weights[k])
+            first.append(root * np.where(gaussian, z, np.sign(z)))
+            second.append(root * np.where(gaussian, (z * z - 1) / np.sqrt(2), np.abs(z) - 1))
+        return np.concatenate([*first, *second], axis=1)
 
 
 def fit_mixture(
     x: Array, counts: Array, centers: int, laplacian: bool, seed: int, iterations: int, min_scale: float = 1e-3
 ) -> tuple[Mixture, list[float]]:
     """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each mean ln p(x)."""
-    from sklearn.cluster import KMeans  # imported here: scikit-learn takes seconds
+    # Exported models, which do not fit, contain none of these.
+    from scipy.special import logsumexp
+    from sklearn.cluster import KMeans
+
+    from bifocal.progress import track
 
     if len(x) < centers:
         raise ValueError(f"{len(x)} different words for {centers} centers: decrease centers or add text")
@@ -25,7 +68,7 @@ def fit_mixture(
     mixture, history = _maximize(x, counts, probabilities, order, lower_bound), []
     for _ in track(range(iterations), "fit mixture"):
         joint = mixture.log_joint(x)
-        total = scipy.special.logsumexp(joint, axis=1, keepdims=True)
+        total = logsumexp(joint, axis=1, keepdims=True)
         history.append(float(counts @ total[:, 0] / counts.sum()))
         mixture = _maximize(x, counts, np.exp(joint - total), order, lower_bound)
     return mixture, history

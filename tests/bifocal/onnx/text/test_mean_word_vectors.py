@@ -1,11 +1,10 @@
-"""Means of word vectors by numpy equal the vectorizer's."""
+"""Means of word vectors of an exported model equal the vectorizer's."""
 
 from pathlib import Path
 
 import numpy as np
 
 from bifocal.onnx.text.sentences import open_readers
-from bifocal.onnx.text.word_means import WordMeans
 from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import load_vectorizer, save_vectorizer
 
@@ -18,7 +17,7 @@ def test_served_means_equal_the_vectorizer(tmp_path: Path) -> None:
     save_vectorizer(tmp_path, vectorizer)
     sentences = [*CAPTIONS, "", "A DOG, an unknownword!", "bird " * 300]
     (reader,) = open_readers(tmp_path)
-    assert isinstance(reader, WordMeans)
+    assert isinstance(reader, MeanWordVectors)
     values, lengths = reader.batch(sentences)
     expected = load_vectorizer(tmp_path).vectorize(sentences)
     np.testing.assert_array_equal(values, expected.values.numpy())

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.vectorizers.base import ignored_arguments
-from bifocal.text.vectorizers.static.pretrained_word_vectors import PretrainedWordVectors
-from bifocal.text.vectorizers.static.word2vec import Word2Vec
-from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
-from bifocal.text.word_vectors.word_vectors import WordVectors
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
+from bifocal.onnx.text.pretrained_word_vectors import PretrainedWordVectors
+from bifocal.onnx.text.word2vec import Word2Vec
+from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
 
 SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
 """Arguments that only the training of word vectors uses."""
@@ -61,7 +59,7 @@ class MeanWordVectors(WordVectorizer):
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the mean vector of each caption."""
-        tokens = self.word_vectors.encode(captions)
+        tokens = super().transform(captions)
         means = []
         for ids in tokens.values:
             known = ids[ids > 1]

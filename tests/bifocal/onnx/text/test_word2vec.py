@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bifocal.onnx.text.tokens import MAX_TOKENS
+from bifocal.onnx.text.vocabulary import MAX_TOKENS
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text

@@ -1,16 +1,15 @@
-"""A vocabulary with one vector per word."""
+"""Words with one vector each, and the base of the vectorizers that keep them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from bifocal.onnx.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.onnx.text.captions import EncodedCaptions, NumpyVectorizer, TextFormat
 from bifocal.onnx.text.vocabulary import Vocabulary
-from bifocal.text.format import EncodedCaptions
 
 VECTORS = "word_vectors.safetensors"
 
@@ -32,20 +31,6 @@ class WordVectors:
     def dim(self) -> int:
         return int(self.vectors.shape[1])
 
-    def encode(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the token ids of each caption, at most ``MAX_TOKENS``; an empty caption is one ``<unk>``."""
-        counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
-        values = []
-        for caption in captions:
-            tokens = tokenize(caption)
-            counts["empty_captions"] += not tokens
-            counts["truncated_captions"] += len(tokens) > MAX_TOKENS
-            tokens = tokens[:MAX_TOKENS]
-            counts["tokens"] += len(tokens)
-            counts["unknown_tokens"] += sum(token not in self.vocabulary for token in tokens)
-            values.append(np.array(self.vocabulary.encode(tokens or [UNKNOWN]), dtype=np.int32))
-        return EncodedCaptions(values, counts=counts)
-
     def save(self, directory: Path) -> None:
         """Write ``vocabulary.json`` and ``word_vectors.safetensors``."""
         self.vocabulary.save(directory / Vocabulary.FILE)
@@ -60,3 +45,26 @@ class WordVectors:
                 f"{directory} has {len(vectors)} word vectors for {len(vocabulary)} words: write the text again"
             )
         return cls(vocabulary, vectors)
+
+
+@dataclass
+class WordVectorizer(NumpyVectorizer):
+    """Token ids with word vectors, which ``fit`` sets."""
+
+    word_vectors: WordVectors = field(init=False, repr=False)
+
+    @property
+    def format(self) -> TextFormat:
+        return TextFormat("tokens", self.word_vectors.dim)
+
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        return self.word_vectors.vocabulary.encode_captions(captions)
+
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        return self.word_vectors.vocabulary.known(tokens)
+
+    def save(self, directory: Path) -> None:
+        self.word_vectors.save(directory)
+
+    def load(self, directory: Path) -> None:
+        self.word_vectors = WordVectors.load(directory)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bifocal.onnx.text.tokens import tokenize
-from bifocal.text.format import TextFormat
-from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
-from bifocal.text.word_vectors.word_vectors import WordVectors
+from bifocal.onnx.text.vocabulary import tokenize
+from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
 
 
 @dataclass
@@ -44,10 +42,6 @@ class Word2Vec(WordVectorizer):
     subsample: float = 1e-3
     algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
     path: Path | str | None = None
-
-    @property
-    def format(self) -> TextFormat:
-        return TextFormat("tokens", self.dim)
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Train on ``captions``, or on the file ``path``."""

@@ -2,31 +2,29 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
-from bifocal.onnx.text.token_means import TokenMeans
+from bifocal.onnx.text.captions import EncodedCaptions, NumpyVectorizer, TextFormat, ignored_arguments
+from bifocal.onnx.text.pretrained_word_vectors import frequent_words, read_word_vectors
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
-from bifocal.onnx.text.vocabulary import Vocabulary
-from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.transformer.folder import TransformerFolder
-from bifocal.text.vectorizers.base import ignored_arguments
-from bifocal.text.vectorizers.static.pretrained_word_vectors import frequent_words
-from bifocal.text.word_vectors.files import read_word_vectors
+from bifocal.onnx.text.vocabulary import MAX_TOKENS, Vocabulary, tokenize
 
 SIF = 1e-4
 """Coefficient a of the weights a / (a + p): Arora et al., ICLR 2017, section 3."""
 DIM = 256
 STATIC = "embeddings"
 """Tensor of the token vectors in a file of model2vec."""
+VECTORS = "static.safetensors"
 
 
 @dataclass
-class StaticVectors:
+class StaticVectors(NumpyVectorizer):
     """Mean of static vectors of subwords or words, l2-normalized; zero for a caption without known tokens.
 
     Tulkens and van Dongen, "Model2Vec: fast state-of-the-art static embeddings", 2024. ``path`` decides the source:
@@ -53,7 +51,8 @@ class StaticVectors:
     dim: int = DIM
     weights: Literal["source", "idf"] = "source"
     path: Path | str | None = None
-    means: TokenMeans = field(init=False, repr=False)
+    tokens: SubwordTokenizer | Vocabulary = field(init=False, repr=False)  # subwords, or words
+    vectors: NDArray[np.float32] = field(init=False, repr=False)  # (V, K), with the weights of the tokens
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -65,7 +64,7 @@ class StaticVectors:
 
     @property
     def format(self) -> TextFormat:
-        return TextFormat("vectors", int(self.means.vectors.shape[1]))
+        return TextFormat("vectors", int(self.vectors.shape[1]))
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Read or distill the vectors, and weigh them by the captions if ``weights`` is "idf"."""
@@ -74,28 +73,55 @@ class StaticVectors:
         path = Path(self.path)
         file = _static_file(path)
         if file is not None:
-            self.means = TokenMeans(_without_truncation(path), read_static(file))
+            self.tokens, self.vectors = _without_truncation(path), read_static(file)
         elif path.is_dir():
-            self.means = distill(TransformerFolder.read(path), self.dim)
+            self.tokens, self.vectors = distill(path, self.dim)
         else:
-            self.means = _words(path, captions)
+            self.tokens, self.vectors = _words(path, captions)
         if self.weights == "idf":
-            frequency = np.zeros(len(self.means.vectors))
-            for ids in self.means.encode(captions)[0]:
+            frequency = np.zeros(len(self.vectors))
+            for ids in self._known_ids(captions)[0]:
                 frequency[np.unique(ids)] += 1
             idf = np.log((1 + len(captions)) / (1 + frequency)) + 1
-            self.means.vectors = self.means.vectors * idf[:, None].astype(np.float32)
-        return {"words": len(self.means.vectors)}
+            self.vectors = self.vectors * idf[:, None].astype(np.float32)
+        return {"words": len(self.vectors)}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        rows, counts = self.means.encode(captions)
-        return EncodedCaptions(list(self.means.means(rows)), counts=counts)
+        """Return the mean vector of each caption, divided by its norm; zero without known tokens."""
+        rows, counts = self._known_ids(captions)
+        sums = np.zeros((len(rows), self.vectors.shape[1]), dtype=np.float32)
+        for number, ids in enumerate(rows):
+            sums[number] = self.vectors[ids].sum(axis=0)
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        return EncodedCaptions(list((sums / np.where(norms > 0, norms, 1)).astype(np.float32)), counts=counts)
+
+    def known(self, tokens: Sequence[str]) -> dict[str, bool]:
+        return {word: len(ids) > 0 for word, ids in zip(tokens, self._known_ids(tokens)[0], strict=True)}
+
+    def _known_ids(self, captions: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
+        """Return the known token ids of each caption, and token counts."""
+        if isinstance(self.tokens, SubwordTokenizer):
+            rows, unknown = self.tokens.words(captions), self.tokens.unknown
+            known = [ids[ids != unknown] for ids in rows]
+        else:
+            rows = [np.array(self.tokens.encode(tokenize(text)[:MAX_TOKENS]), dtype=np.int32) for text in captions]
+            known = [ids[ids > 1] for ids in rows]
+        counts = {
+            "tokens": sum(len(ids) for ids in rows),
+            "unknown_tokens": sum(len(ids) for ids in rows) - sum(len(ids) for ids in known),
+            "empty_captions": sum(not len(ids) for ids in known),
+        }
+        return known, counts
 
     def save(self, directory: Path) -> None:
-        self.means.save(directory)
+        file = TOKENIZER if isinstance(self.tokens, SubwordTokenizer) else Vocabulary.FILE
+        self.tokens.save(directory / file)
+        save_file({"vectors": np.ascontiguousarray(self.vectors)}, directory / VECTORS)
 
     def load(self, directory: Path) -> None:
-        self.means = TokenMeans.load(directory)
+        file = directory / Vocabulary.FILE
+        self.tokens = Vocabulary.load(file) if file.is_file() else SubwordTokenizer.read(directory / TOKENIZER)
+        self.vectors = load_file(directory / VECTORS)["vectors"]
 
 
 def read_static(file: Path) -> NDArray[np.float32]:
@@ -109,16 +135,17 @@ def read_static(file: Path) -> NDArray[np.float32]:
     return vectors
 
 
-def distill(folder: TransformerFolder, dim: int) -> TokenMeans:
-    """Return static vectors of all tokens of a transformer, by at most ``dim`` principal components."""
-    from bifocal.text.transformer.network import token_vectors  # imports torch
-
+def distill(path: Path, dim: int) -> tuple[SubwordTokenizer, NDArray[np.float32]]:
+    """Return all tokens of a transformer and static vectors, by at most ``dim`` principal components."""
+    # By its name: only this fit needs torch and the rest of the library.
+    transformer = import_module("bifocal.text.transformer.network")
+    folder = transformer.TransformerFolder.read(path)
     tokenizer = _without_truncation(folder.transformer)
-    vectors = token_vectors(folder, tokenizer)
+    vectors = transformer.token_vectors(folder, tokenizer)
     centered = vectors - vectors.mean(axis=0)
     _, components = np.linalg.eigh(centered.T @ centered)
     reduced = centered @ components[:, ::-1][:, :dim]
-    return TokenMeans(tokenizer, (reduced * zipf_weights(len(vectors))[:, None]).astype(np.float32))
+    return tokenizer, (reduced * zipf_weights(len(vectors))[:, None]).astype(np.float32)
 
 
 def zipf_weights(count: int) -> NDArray[np.float64]:
@@ -145,11 +172,11 @@ def _without_truncation(folder: Path) -> SubwordTokenizer:
     return tokenizer
 
 
-def _words(path: Path, captions: Sequence[str]) -> TokenMeans:
+def _words(path: Path, captions: Sequence[str]) -> tuple[Vocabulary, NDArray[np.float32]]:
     frequent = frequent_words(captions, 1)
     file = read_word_vectors(path, frequent)
     words = [word for word in frequent if word in file.vectors]
     if not words:
         raise ValueError(f"{path} has none of the {len(frequent)} words of the captions: check its language")
     vectors = np.stack([file.vectors[word] for word in words])
-    return TokenMeans(Vocabulary(words), np.concatenate([np.zeros((2, file.dim), np.float32), vectors]))
+    return Vocabulary(words), np.concatenate([np.zeros((2, file.dim), np.float32), vectors])

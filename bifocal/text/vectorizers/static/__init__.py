@@ -1,1 +1,0 @@
-"""Vectorizers over static embeddings: one vector per word, whatever its sentence."""
