@@ -97,7 +97,7 @@ def report_times(
 
 def without_triton(step: Callable[[], object]) -> Callable[[], object]:
     """Return ``step`` with the recurrence of SRU in PyTorch, one operation per time step."""
-    backend = "bifocal.text_encoders.recurrent.sru_layer._backend"
+    backend = "bifocal.text_encoders.recurrent.sru._backend"
     return patch(backend, lambda tensor: sru_recurrence)(step)
 
 

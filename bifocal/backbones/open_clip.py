@@ -9,9 +9,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.base import DescribedBackbone
+from bifocal.backbones.base import DescribedBackbone, normalize_pixels, to_pixels
 from bifocal.backbones.hub import file_address
-from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.onnx.resizing import resize_image, resize_shorter
 
 Output = Literal["projection", "tokens"]

@@ -4,7 +4,7 @@ import numpy as np
 
 from bifocal.datasets.duplicates import mismatched_captions, near_duplicates, shared_captions
 from bifocal.evaluation.base import Result, Subject
-from bifocal.image_encoders.pooling import mean_region
+from bifocal.image_encoders.base import mean_region
 from bifocal.report.inspection import duplicate_gallery
 from bifocal.report.sections import Block, Gallery, GalleryItem, Note, Picture, Section, Table
 

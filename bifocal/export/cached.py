@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bifocal.durable import cache_folder
-from bifocal.export.graphs.process import run_in_fresh_process
+from bifocal.export.graphs.write import run_in_fresh_process
 
 KEPT = 30
 """Number of graphs that the cache keeps, the latest used ones."""

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.export.graphs.parity import BATCHES, LENGTHS, Parity, relative_difference
-from bifocal.export.graphs.process import run_in_fresh_process
-from bifocal.export.graphs.write import Shape, check_shapes, write_graph
+from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.text.elmo import Elmo
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.text.vectorizers.contextual.elmo_layers import ElmoLayers

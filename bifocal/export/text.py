@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from bifocal.export.encoders import Encoder, output_names
 from bifocal.export.graphs.parity import Parity, compare_graph
-from bifocal.export.graphs.process import run_in_fresh_process
-from bifocal.export.graphs.write import Shape, check_shapes, write_graph
+from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.models import load_model
 from bifocal.text import TextBatch
 from bifocal.text.transformer.clip_bpe import tower_tokenizer

@@ -11,8 +11,7 @@ from torch.nn.functional import normalize
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_weights_file
 from bifocal.export.graphs.parity import Parity, compare_graph
-from bifocal.export.graphs.process import run_in_fresh_process
-from bifocal.export.graphs.write import Shape, check_shapes, write_graph
+from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.onnx.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG
 from bifocal.text.transformer.clip_bpe import clip_tokenizer, is_published

@@ -13,9 +13,8 @@ from bifocal.backbones.folding import folded
 from bifocal.datasets import Dataset
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
-from bifocal.features.crops import CellExtractor, extract_cells
+from bifocal.features.boxes import CellExtractor, extract_cells, training_boxes
 from bifocal.features.extractors.base import TimmExtractor
-from bifocal.features.ground_truth import training_boxes
 from bifocal.features.writer import FeatureWriter
 from bifocal.onnx.images import open_image
 from bifocal.progress import track

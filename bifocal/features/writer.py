@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bifocal.durable import replace_file
-from bifocal.features.store_file import METADATA, check_same_metadata, feature_type, open_store_file
+from bifocal.features.store import METADATA, check_same_metadata, feature_type, open_store_file
 
 
 class FeatureWriter:

@@ -1,12 +1,34 @@
-"""Base class of the image encoders: sizes, input, localization."""
+"""The base class of image encoders, and the pooling of regions."""
 
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
 from bifocal.localization.base import Localizer
 from bifocal.localization.grad_cam import Activations
+
+
+def mean_region(features: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean (B, D) of the regions (B, R, D) that the mask (B, R) marks."""
+    present = mask.unsqueeze(2)
+    return (features * present).sum(dim=1) / present.sum(dim=1)
+
+
+def max_plus_min(features: Tensor, mask: Tensor, k: int = 1) -> Tensor:
+    """Return the mean of the k highest plus the mean of the k lowest values of each channel (B, D).
+
+    "Finding beans in burgers", eq. (2), with k = 1. An image of fewer regions has the mean of all of them, twice.
+    """
+    absent = ~mask.unsqueeze(2)
+    high, low = features.masked_fill(absent, -torch.inf), features.masked_fill(absent, torch.inf)
+    if k == 1:
+        return high.amax(dim=1) + low.amin(dim=1)
+    extremes = high.sort(dim=1, descending=True).values[:, :k] + low.sort(dim=1).values[:, :k]
+    counts = mask.sum(dim=1, keepdim=True).clamp(max=k)
+    counted = torch.arange(extremes.shape[1], device=mask.device) < counts
+    return torch.where(counted.unsqueeze(2), extremes, 0.0).sum(dim=1) / counts
 
 
 class ImageEncoder(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
-from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.base import map_by_shape
 from bifocal.backbones.state import WEIGHTS_FILE, load_into
 from bifocal.backbones.timm.trainable import (
     EVAL_BATCH_SIZE,
@@ -23,8 +23,7 @@ from bifocal.backbones.timm.trainable import (
 )
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders.base import ImageEncoder
-from bifocal.image_encoders.pooling import max_plus_min, mean_region
+from bifocal.image_encoders.base import ImageEncoder, max_plus_min, mean_region
 from bifocal.localization.base import RegionVectors
 from bifocal.localization.bean import BEANHeatmap, class_activation_maps
 from bifocal.localization.grad_cam import Activations

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
-from bifocal.image_encoders.base import ImageEncoder
-from bifocal.image_encoders.pooling import mean_region
+from bifocal.image_encoders.base import ImageEncoder, mean_region
 from bifocal.image_encoders.smile import SMILEEncoder
 from bifocal.localization.base import Localizer, RegionVectors
 from bifocal.localization.per_region import PerRegionLocalizer

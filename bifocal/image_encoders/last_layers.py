@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, normalize
 
 from bifocal.backbones.state import load_feature_weights
-from bifocal.backbones.timm.backbone import TimmBackbone
-from bifocal.backbones.timm.config import BackboneConfig
-from bifocal.backbones.timm.last_layers import LastLayers
-from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE
+from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
+from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, LastLayers
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes, mirrored
 from bifocal.image_encoders.base import ImageEncoder

@@ -4,8 +4,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
-from bifocal.image_encoders.base import ImageEncoder
-from bifocal.image_encoders.pooling import mean_region
+from bifocal.image_encoders.base import ImageEncoder, mean_region
 from bifocal.localization.base import RegionVectors
 
 

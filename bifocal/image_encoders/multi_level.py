@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, normalize
 
-from bifocal.backbones.timm.frozen import FrozenLayers
-from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, resize_for_eval
+from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, FrozenLayers, resize_for_eval
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders.base import ImageEncoder

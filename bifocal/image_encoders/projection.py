@@ -3,8 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.image_encoders.base import ImageEncoder
-from bifocal.image_encoders.pooling import mean_region
+from bifocal.image_encoders.base import ImageEncoder, mean_region
 from bifocal.localization.per_region import PerRegionLocalizer
 
 

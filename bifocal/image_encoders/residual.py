@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from bifocal.image_encoders.base import ImageEncoder
-from bifocal.image_encoders.pooling import mean_region
+from bifocal.image_encoders.base import ImageEncoder, mean_region
 from bifocal.layers import ResidualMap
 
 

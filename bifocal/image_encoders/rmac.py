@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.base import map_by_shape
 from bifocal.backbones.state import load_into
 from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, PixelBackbone, whole_images
 from bifocal.backbones.whitening import Whitening

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
-from bifocal.features.ground_truth import image_sizes, relative_boxes
+from bifocal.features.boxes import image_sizes, relative_boxes
 from bifocal.metrics.localization.boxes import box_iou
 from bifocal.models.batch import Batch, to_device
 from bifocal.models.embedding import BATCH, DualEncoder

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from bifocal.backbones.timm.last_layers import LastLayers
+from bifocal.backbones.timm.trainable import LastLayers
 
 Precision = Literal["float32", "bfloat16"]
 

@@ -36,6 +36,6 @@ def bottom_up(checkpoint: Path, target: Path) -> None:
 
     The extractor BottomUp reads the result with FromFile.
     """
-    from bifocal.backbones.detectors.convert import convert_bottom_up
+    from bifocal.backbones.detectors.bottom_up import convert_bottom_up
 
     click.echo(f"{target}: {convert_bottom_up(checkpoint, target)} tensors")

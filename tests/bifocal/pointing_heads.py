@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from bifocal.backbones.classes import Classes, write_classes
-from bifocal.backbones.timm.backbone import TimmBackbone
-from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 from bifocal.export.pointing import export_head
 from bifocal.localization.heads import ClassMixture
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bifocal import registry
-from bifocal.export.graphs.process import run_in_fresh_process
+from bifocal.export.graphs.write import run_in_fresh_process
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders import ResidualHead

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bifocal import registry
-from bifocal.export.graphs.process import run_in_fresh_process
+from bifocal.export.graphs.write import run_in_fresh_process
 from bifocal.serialization import load_state, save_network
 from bifocal.text_encoders import ResidualHead
 from bifocal.text_encoders.base import TextEncoder

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.text_encoders.recurrent import sru_recurrence
-from bifocal.text_encoders.recurrent.sru_layer import SRULayerFunction, _backend
+from bifocal.text_encoders.recurrent.sru import SRULayerFunction, _backend
 from tests.cuda.device import DEVICE, needs_device, relative_error
 
 pytestmark = needs_device

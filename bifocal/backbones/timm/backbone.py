@@ -1,20 +1,121 @@
-"""Backbones of timm: images to the feature map of a layer."""
+"""A timm model as a backbone: its configuration, the size of its images, feature maps and tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, isqrt
 from typing import Any, Literal, cast
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from bifocal.backbones.base import DescribedBackbone
+from bifocal.backbones.base import DescribedBackbone, normalize_pixels, to_pixels
 from bifocal.backbones.hub import file_address
-from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
-from bifocal.backbones.timm.config import BackboneConfig
-from bifocal.backbones.timm.input import check_input_size, input_resize, input_size, scaled_side
-from bifocal.backbones.timm.tokens import class_and_mean, is_transformer, normalized, token_map
 from bifocal.onnx.resizing import ResizeOrCrop, resize_image, resize_shorter
 from bifocal.registry import suggest
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    """A timm model and the preprocessing of its images; None stands for the value that timm states for the weights."""
+
+    backbone: str  # with or without the tag of the weights ("resnet152.a1_in1k")
+    size: int | None = None  # side in pixels; the longer side with the resize "aspect"
+    resize: ResizeOrCrop | None = None  # None: "square" if ``size`` is given
+    mean: tuple[float, float, float] | None = None  # of each channel, of pixels in [0, 1]
+    std: tuple[float, float, float] | None = None
+    model_arguments: dict[str, Any] | None = None  # of ``timm.create_model``
+
+
+def input_size(configuration: Mapping[str, Any], model_arguments: Mapping[str, Any]) -> int:
+    """Return the side of the square that the model takes, in pixels; ``img_size`` replaces timm's size."""
+    size = model_arguments.get("img_size", configuration["input_size"][1:])
+    height, width = (size, size) if isinstance(size, int) else size
+    if height != width:
+        raise ValueError(
+            f"{configuration['architecture']} takes images of {height} x {width} pixels, not square: set size"
+        )
+    return int(height)
+
+
+def input_resize(configuration: Mapping[str, Any]) -> ResizeOrCrop:
+    """Return how timm brings images to the size of the model: "crop", or "square" for its mode "squash"."""
+    mode, share = configuration["crop_mode"], configuration["crop_pct"]
+    if mode == "center":
+        return "crop"
+    if mode == "squash" and share == 1:
+        return "square"
+    raise ValueError(
+        f"timm crops images of {configuration['architecture']} by {mode!r} with crop_pct {share}: set resize to "
+        "square, aspect or crop"
+    )
+
+
+def scaled_side(configuration: Mapping[str, Any], size: int) -> int:
+    """Return the pixels of the shorter side before the central square of ``size`` pixels is cropped, as timm's."""
+    share: float = configuration["crop_pct"]
+    return floor(size / share)
+
+
+def check_input_size(network: nn.Module, name: str, size: int) -> None:
+    """Raise ``ValueError`` if a transformer with fixed positions takes images of another size."""
+    embedding = getattr(network, "patch_embed", None)
+    expected = getattr(embedding, "img_size", None)
+    if getattr(embedding, "strict_img_size", False) and expected is not None and tuple(expected) != (size, size):
+        raise ValueError(
+            f"{name} takes images of {expected[0]} x {expected[1]} pixels, not {size}: "
+            f"set model_arguments to {{img_size: {size}}}, or leave size out"
+        )
+
+
+def is_transformer(network: nn.Module) -> bool:
+    """Return whether the network puts class tokens or registers before the tokens of the patches."""
+    return hasattr(network, "num_prefix_tokens")
+
+
+def prefix_tokens(network: nn.Module) -> int:
+    """Return the number of class tokens and registers before the tokens of the patches."""
+    return int(getattr(network, "num_prefix_tokens", 0))
+
+
+def token_map(network: nn.Module, tokens: Tensor, height: int, width: int) -> Tensor:
+    """Return the normalized tokens (B, T, C) of the patches, without class tokens, as a map (B, C, rows, columns)."""
+    patches = normalized(network, tokens[:, prefix_tokens(network) :])
+    rows, columns = _grid_size(network, patches.shape[1], height, width)
+    cells: Tensor = patches.transpose(1, 2).unflatten(2, (rows, columns))
+    return cells
+
+
+def normalized(network: nn.Module, tokens: Tensor) -> Tensor:
+    """Apply the normalization that timm applies to the mean of the tokens, if the tokens (B, T, C) have had none."""
+    norm, pooled_norm = getattr(network, "norm", None), getattr(network, "fc_norm", None)
+    if not isinstance(norm, nn.Identity) or pooled_norm is None:
+        return tokens
+    normalized_tokens: Tensor = pooled_norm(tokens)
+    return normalized_tokens
+
+
+def class_and_mean(network: nn.Module, tokens: Tensor) -> Tensor:
+    """Return the class token and the mean of the patches' tokens, concatenated: (B, T, C) -> (B, 2 C)."""
+    if not prefix_tokens(network):
+        raise ValueError(f"{type(network).__name__} has no class token: set pooling to network")
+    tokens = normalized(network, tokens)
+    return torch.cat([tokens[:, 0], tokens[:, prefix_tokens(network) :].mean(dim=1)], dim=1)
+
+
+def _grid_size(network: nn.Module, tokens: int, height: int, width: int) -> tuple[int, int]:
+    embedding = getattr(network, "patch_embed", None)
+    if embedding is not None and hasattr(embedding, "dynamic_feat_size"):
+        rows, columns = embedding.dynamic_feat_size((height, width))
+        if rows * columns == tokens:
+            return rows, columns
+    if height == width and isqrt(tokens) ** 2 == tokens:
+        return isqrt(tokens), isqrt(tokens)
+    raise ValueError(
+        f"{type(network).__name__} gives {tokens} tokens for {height} x {width} pixels, not a grid of patches: "
+        "set stage to one of its stages, counted from 0"
+    )
+
 
 Pooling = Literal["network", "class_and_mean"]
 

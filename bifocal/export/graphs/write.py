@@ -1,8 +1,11 @@
-"""Export of a module as an ONNX graph whose dynamic dimensions have names."""
+"""Write ONNX graphs, each in a fresh process, and check their shapes."""
 
 import inspect
+import multiprocessing
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +77,28 @@ def random_images(
     mask[:, 0] = True
     mask |= shapes["mask"][1] != "regions"  # an encoder of whole maps needs all cells
     return torch.randn(sized[0], generator=generator), mask
+
+
+PRELOAD = [
+    "onnxscript.function_libs.torch_lib.ops",
+    "torch._dynamo",
+    "torch._export.non_strict_utils",
+    "torch._functorch._aot_autograd.graph_compile",
+    "torch._functorch.partitioners",
+    "torch.onnx._internal.exporter._compat",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._torchlib.ops",
+]
+"""Modules that the process server imports once. Importing them takes longer than the export of a small network."""
+LIBRARIES, ROOM = ("open_clip", "timm", "transformers"), __name__.removesuffix(".graphs.write")
+"""Further modules for the process server, if this process has imported them: libraries, and all of the room."""
+FROZEN = "bifocal.export.graphs.frozen"
+
+
+def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:
+    """Run ``function`` in a new process: a second export in one process can silently freeze a dynamic axis."""
+    context = multiprocessing.get_context("forkserver")
+    loaded = [name for name in list(sys.modules) if name in LIBRARIES or name.startswith(ROOM)]
+    context.set_forkserver_preload([*PRELOAD, *loaded, FROZEN])
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as process:
+        process.submit(function, *arguments).result()

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from bifocal.backbones.classes import Classes
 from bifocal.backbones.state import load_weights_file
-from bifocal.backbones.timm.backbone import TimmBackbone
-from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs.parity import Parity, relative_difference
 from bifocal.export.graphs.quantization import quantize_graph

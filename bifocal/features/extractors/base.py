@@ -5,8 +5,7 @@ from typing import Any
 
 from PIL import Image
 
-from bifocal.backbones.timm.backbone import TimmBackbone
-from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 from bifocal.onnx.resizing import DECODED_SCALE, ResizeOrCrop
 
 

@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from bifocal.backbones.base import to_pixels
 from bifocal.backbones.detectors.bottom_up import BottomUpBackbone, resize
-from bifocal.backbones.preprocessing import to_pixels
 from bifocal.features.base import ImageRegions
 
 CLASS_OVERLAP = 0.3

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.features.boxes import cell_boxes, coordinates, mirrored
-from bifocal.features.crops import CellExtractor
+from bifocal.features.boxes import CellExtractor, cell_boxes, coordinates, mirrored
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.onnx.resizing import ResizeOrCrop
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from bifocal.features.boxes import cell_boxes
-from bifocal.features.crops import CellExtractor
+from bifocal.features.boxes import CellExtractor, cell_boxes
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid
 

@@ -8,8 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from bifocal.backbones.open_clip import OpenClipBackbone, Output
-from bifocal.features.boxes import cell_boxes
-from bifocal.features.crops import CellExtractor
+from bifocal.features.boxes import CellExtractor, cell_boxes
 from bifocal.onnx.resizing import DECODED_SCALE
 
 

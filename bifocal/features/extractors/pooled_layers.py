@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.features.boxes import cell_boxes
-from bifocal.features.crops import CellExtractor
+from bifocal.features.boxes import CellExtractor, cell_boxes
 from bifocal.features.extractors.base import TimmExtractor
 
 

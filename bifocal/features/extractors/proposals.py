@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.base import map_by_shape
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid

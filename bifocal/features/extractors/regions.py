@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from bifocal.backbones.base import map_by_shape, to_pixels
 from bifocal.backbones.detectors.detector import Detector, detect, head_maps
-from bifocal.backbones.preprocessing import map_by_shape, to_pixels
 from bifocal.features.base import ImageRegions
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.base import map_by_shape
 from bifocal.backbones.whitening import Whitening, learn_whitening
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor

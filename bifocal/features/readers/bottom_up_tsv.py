@@ -10,7 +10,7 @@ import torch
 
 from bifocal.datasets import Dataset
 from bifocal.features.base import ImageRegions
-from bifocal.features.readers.validation import validated
+from bifocal.features.readers.image_arrays import validated
 
 FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 

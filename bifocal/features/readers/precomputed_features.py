@@ -11,7 +11,7 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.formats.files import open_array
 from bifocal.features.base import ImageRegions
-from bifocal.features.readers.validation import validated
+from bifocal.features.readers.image_arrays import validated
 
 
 class PrecomputedFeatures:

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.layers import mapping
-from bifocal.text_encoders.base import LayersTextEncoder
-from bifocal.text_encoders.recurrent.sequences import last_true_step
+from bifocal.text_encoders.base import LayersTextEncoder, last_true_step
 
 
 class ScalarMixture(nn.Module):

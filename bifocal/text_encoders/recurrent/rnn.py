@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.recurrent.sequences import check_sequences, last_true_step, reverse
+from bifocal.text_encoders.base import TextEncoder, check_sequences, last_true_step, reverse
 
 
 def last_outputs(network: nn.GRU | nn.LSTM, values: Tensor, lengths: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import solve_triangular
 
-from bifocal.image_encoders.pooling import mean_region
+from bifocal.image_encoders.base import mean_region
 from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import BATCH

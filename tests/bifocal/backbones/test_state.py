@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from bifocal.backbones.state import load_library_weights, load_weights_file
-from bifocal.backbones.timm.backbone import TimmBackbone
-from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from bifocal.backbones.timm.last_layers import LastLayers
+from bifocal.backbones.timm.trainable import LastLayers
 from bifocal.export.encoders import export_encoder
 from bifocal.export.graphs.parity import compare_encoder
 from bifocal.features import RegionBatch

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.backbones.detectors.bottom_up import BottomUpNetwork, anchor_grid, clip, decode, resize
-from bifocal.backbones.detectors.convert import convert_bottom_up
+from bifocal.backbones.detectors.bottom_up import BottomUpNetwork, anchor_grid, clip, convert_bottom_up, decode, resize
 from bifocal.features.extractors import BottomUp
 from bifocal.features.extractors.bottom_up import class_scores
 from bifocal.training.weights import FromFile

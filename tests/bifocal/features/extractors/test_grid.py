@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from bifocal.backbones.timm.tokens import token_map
+from bifocal.backbones.timm.backbone import token_map
 from bifocal.features.boxes import cell_boxes, coordinates
 from bifocal.features.extractors import Grid
 

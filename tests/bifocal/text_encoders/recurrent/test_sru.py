@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.text_encoders import SRUEncoder
-from bifocal.text_encoders.recurrent.sru import SRULayer
-from bifocal.text_encoders.recurrent.sru_layer import SRULayerFunction
+from bifocal.text_encoders.recurrent.sru import SRULayer, SRULayerFunction
 
 
 def sigmoid(value: float) -> float:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bifocal.text_encoders import GRUEncoder, LSTMEncoder, SRUEncoder
-from bifocal.text_encoders.recurrent.sequences import reverse
+from bifocal.text_encoders.base import reverse
 
 ENCODERS = {
     "sru": lambda: SRUEncoder(input_dim=3, dim=4, layers=2),

@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from bifocal.export.graphs.process import run_in_fresh_process
+from bifocal.export.graphs.write import run_in_fresh_process
 
 
 def write_counts(file: Path) -> None:
