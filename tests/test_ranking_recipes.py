@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bifocal.ranking_heads.serialization import build_ranking_model
+from bifocal.ranking_heads.model import build_ranking_model
 from bifocal.registry import build
 from bifocal.scores import Scores
 from bifocal.sorters import PositionwiseLSTMSorter

@@ -1,15 +1,30 @@
-"""Banks of training captions and images: the queries that hubness is measured with."""
+"""The protocol of corrections, and the bank of queries that they are fitted on."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from bifocal.hubness.base import Array, HubnessCorrection
 from bifocal.registry import build, split
+
+Array = NDArray[Any]
+
+
+class HubnessCorrection(Protocol):
+    """A part of ``bifocal.hubness``: a bias of each candidate, which is added to its scores for every query.
+
+    It depends only on the candidate's scores with a bank of training queries, so it is computed once, for the index.
+    """
+
+    def bias(self, scores: Array) -> Array:
+        """Return the biases (n,) of n candidates from their scores (B, n) with the B queries of the bank."""
+        ...
+
 
 FILE = "hubness.safetensors"
 BLOCK = 1024

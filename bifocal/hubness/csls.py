@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bifocal.hubness.base import Array
+from bifocal.hubness.bank import Array
 from bifocal.registry import CheckedByConstruction
 
 

@@ -1,6 +1,5 @@
 """Metrics: pure functions of scores and matches, or of embeddings in blocks."""
 
-from bifocal.metrics.localization.boxes import box_iou, nms
 from bifocal.metrics.localization.objects import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, point_mean_ap
 from bifocal.metrics.localization.phrase_localization import (
     ProposalQuery,
@@ -8,9 +7,15 @@ from bifocal.metrics.localization.phrase_localization import (
     recall_over_proposals,
     with_union_boxes,
 )
-from bifocal.metrics.localization.pointing import accuracy_by, center_baseline, pointing_hits, random_baseline
-from bifocal.metrics.ranking.average_precision import average_precision, mean_average_precision
-from bifocal.metrics.ranking.correlation import spearman
+from bifocal.metrics.localization.pointing import (
+    accuracy_by,
+    box_iou,
+    center_baseline,
+    nms,
+    pointing_hits,
+    random_baseline,
+)
+from bifocal.metrics.ranking.average_precision import average_precision, mean_average_precision, spearman
 from bifocal.metrics.ranking.semantic import (
     area_under,
     choose_queries,
@@ -32,6 +37,5 @@ from bifocal.metrics.retrieval.protocols import (
     split_folds,
     summarize_folds,
 )
-from bifocal.metrics.retrieval.ranks import Ranks, ranks
+from bifocal.metrics.retrieval.ranks import Ranks, ranks, rerank_for_captions, rerank_for_images
 from bifocal.metrics.retrieval.recall import chance_report, retrieval_ranks, summarize
-from bifocal.metrics.retrieval.reranking import rerank_for_captions, rerank_for_images

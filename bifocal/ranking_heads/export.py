@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from bifocal.export.backbone import export_images
 from bifocal.export.graphs.parity import LENGTHS, Parity, compare_graph
 from bifocal.export.graphs.write import Shape, check_shapes, random_images, run_in_fresh_process, write_graph
-from bifocal.ranking_heads.model import RankingModel
-from bifocal.ranking_heads.serialization import load_head
+from bifocal.ranking_heads.model import RankingModel, load_head
 from bifocal.serialization import load_config
 
 GRAPH, LABELS = "ranking_head.onnx", "labels.json"

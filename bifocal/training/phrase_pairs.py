@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.features.boxes import image_sizes, relative_boxes
-from bifocal.metrics.localization.boxes import box_iou
+from bifocal.metrics.localization.pointing import box_iou
 from bifocal.models.batch import Batch, to_device
 from bifocal.models.embedding import BATCH, DualEncoder
 from bifocal.onnx.text.captions import EncodedCaptions

@@ -78,7 +78,7 @@ class TrainRankingHeadParams(Params):
     )
 
     def conflicts(self) -> Iterator[str]:
-        from bifocal.ranking_heads.compatibility import backbone_conflicts, sorter_conflicts
+        from bifocal.ranking_heads.model import backbone_conflicts, sorter_conflicts
 
         modules = [name for phase in self.phases for name in (*phase.frozen_until, *phase.learning_rate_factors)]
         yield from backbone_conflicts(self.backbone, self.embedding, modules)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal import registry
 from bifocal.ranking_heads.backbones.base import RankingBackbone
-from bifocal.ranking_heads.serialization import build_ranking_model, load_head, save_head
+from bifocal.ranking_heads.model import build_ranking_model, load_head, save_head
 
 SMALL: dict[str, Any] = {"backbone": "resnet10t", "model_arguments": {"channels": [4, 4, 4, 8], "stem_width": 4}}
 BEAN = {"name": "BEANEncoder", "dim": 5, "maps": 6, "image_size": 64, "crop": None, **SMALL}

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal import registry
-from bifocal.ranking_heads.model import RankingModel
-from bifocal.ranking_heads.serialization import load_head, save_head
+from bifocal.ranking_heads.model import RankingModel, load_head, save_head
 
 HEADS = registry.registered("bifocal.ranking_heads")
 DIM, LABELS = 4, 2

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bifocal.metrics.localization.boxes import Floats
+from bifocal.metrics.localization.pointing import Floats
 from bifocal.metrics.ranking.average_precision import mean_average_precision
 
 TOLERANCE = 18.0

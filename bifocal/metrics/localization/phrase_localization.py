@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from bifocal.metrics.localization.boxes import Floats, box_iou, nms
-from bifocal.metrics.localization.pointing import check_boxes
+from bifocal.metrics.localization.pointing import Floats, box_iou, check_boxes, nms
 from bifocal.metrics.ranking.average_precision import average_precision
 from bifocal.metrics.retrieval.ranks import concatenate, ranks
 

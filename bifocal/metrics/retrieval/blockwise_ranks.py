@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bifocal.metrics.retrieval.ranks import Ranks
-from bifocal.metrics.retrieval.reranking import rerank_factor
+from bifocal.metrics.retrieval.ranks import Ranks, rerank_factor
 
 IMAGES, CAPTIONS = 256, 1280
 """Images and captions per block: its scores, 1.3 MB, stay in a core's cache while they are counted."""

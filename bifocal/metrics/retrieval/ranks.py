@@ -94,3 +94,30 @@ def concatenate(parts: Iterable[Ranks]) -> Ranks:
     """Return the queries of all ``parts``, in order."""
     better, tied, correct = zip(*((part.better, part.tied, part.correct) for part in parts), strict=True)
     return Ranks(torch.cat(better), torch.cat(tied), torch.cat(correct))
+
+
+def rerank_for_captions(scores: Tensor) -> Tensor:
+    """Return scores for caption retrieval normalized by each caption's best image, thesis eq. (3.13).
+
+    A caption whose best score is not positive keeps its scores: the ratio would reverse their order.
+
+    Shape:
+        (N images, M captions) -> (N, M)
+    """
+    return scores * rerank_factor(scores.amax(dim=0, keepdim=True))
+
+
+def rerank_for_images(scores: Tensor) -> Tensor:
+    """Return scores for image retrieval normalized by each image's best caption, thesis eq. (3.12).
+
+    An image whose best score is not positive keeps its scores.
+
+    Shape:
+        (N images, M captions) -> (N, M)
+    """
+    return rerank_for_captions(scores.T).T
+
+
+def rerank_factor(best: Tensor) -> Tensor:
+    """Return the factor of a candidate's scores, given its best one: S + S / best is S (1 + 1 / best)."""
+    return torch.where(best > 0, 1 + 1 / best, torch.ones_like(best))

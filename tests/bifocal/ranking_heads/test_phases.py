@@ -15,9 +15,8 @@ from bifocal.losses import MeanAveragePrecisionLoss
 from bifocal.ranking_heads import MLPHead
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.ranking_heads.labeled import LabeledFeatures
-from bifocal.ranking_heads.model import RankingModel
+from bifocal.ranking_heads.model import RankingModel, build_ranking_model
 from bifocal.ranking_heads.phases import RankingPhase, fit_phases
-from bifocal.ranking_heads.serialization import build_ranking_model
 
 SIZE, IMAGES = 32, 12
 CELLS: dict[str, Any] = {

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.ranking_heads import MLPHead, WildcatHead
-from bifocal.ranking_heads.serialization import load_head
+from bifocal.ranking_heads.model import load_head
 
 
 def new_regions(images: int = 3, regions: int = 5, dim: int = 4) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from PIL import Image
 from bifocal.features import FeatureWriter
 from bifocal.onnx.pyfunc import open_model
 from bifocal.onnx.ranker import RankerModel
-from bifocal.ranking_heads.serialization import build_ranking_model, save_head
+from bifocal.ranking_heads.model import build_ranking_model, save_head
 from components.export_ranking_head.run import run
 from components.export_ranking_head.spec import ExportRankingHeadParams
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from bifocal.datasets import write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
-from bifocal.ranking_heads.serialization import load_head
+from bifocal.ranking_heads.model import load_head
 from bifocal.sorters import PositionwiseLSTMSorter, save_sorter
 from components.__main__ import main
 from components.catalog import pipeline_components

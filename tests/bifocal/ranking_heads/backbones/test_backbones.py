@@ -12,8 +12,7 @@ from bifocal.features import FeatureStore
 from bifocal.models import build_model, save_model
 from bifocal.ranking_heads import MLPHead
 from bifocal.ranking_heads.backbones import CellBackbone, EncoderBackbone
-from bifocal.ranking_heads.model import RankingModel
-from bifocal.ranking_heads.serialization import build_ranking_model
+from bifocal.ranking_heads.model import RankingModel, build_ranking_model
 
 SIZE = 32
 SMILE: dict[str, Any] = {"name": "SMILEEncoder", "dim": 4}
