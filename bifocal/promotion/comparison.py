@@ -1,4 +1,4 @@
-"""Paired bootstrap of the differences between two models; resamples images, whose queries are not independent."""
+"""Comparison of two models by the ranks of their queries: differences with intervals, as a table and a page."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,14 @@ from torch import Tensor
 
 from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.bootstrap import bootstrap_difference, percentile_interval
+from bifocal.report.html import render
+from bifocal.report.sections import Badge, Page, Section, Table
 
 RETRIEVAL = ("caption_retrieval", "image_retrieval")
 KEYS = ["direction", "query", "image_id", "content"]
 """Columns that identify a query: equal ids with other contents are other queries."""
+COLUMNS = ("", "this run", "version", "difference", "95 %", "")
+VERDICTS = {1: Badge("better", good=True), -1: Badge("worse", good=False), 0: Badge("no clear difference")}
 
 
 @dataclass(frozen=True)
@@ -98,3 +102,26 @@ def hits(queries: pd.DataFrame, k: int) -> PairedScores:
     """Return 100 for each query whose rank is among the first ``k``, else 0."""
     current, reference = ((queries[f"rank_{model}"] < k).to_numpy() for model in ("current", "reference"))
     return PairedScores(np.where(current, 100.0, 0.0), np.where(reference, 100.0, 0.0), list(queries["image_id"]))
+
+
+def difference_table(differences: Sequence[Difference]) -> Table:
+    """Return the differences as a table of the report."""
+    rows: list[list[str | Badge]] = [
+        [
+            row.name.replace("_", " "),
+            f"{row.current:.1f}",
+            f"{row.reference:.1f}",
+            f"{row.gain:+.1f}",
+            f"{row.interval[0]:+.1f} to {row.interval[1]:+.1f}",
+            VERDICTS[row.sign],
+        ]
+        for row in differences
+    ]
+    return Table("", COLUMNS, rows, wide=True)
+
+
+def comparison_page(name: str, table: Table) -> str:
+    """Return an HTML page with the table of a comparison with the version ``name``."""
+    note = "Percentage points, on the queries that both answered, with intervals of a paired bootstrap over images."
+    page = Page(f"This run and {name}", "", [], [Section("Comparison", note, [table])])
+    return render(page)

@@ -1,5 +1,6 @@
-"""An exported model with the records of its training and evaluation, and its ranks on any images."""
+"""An exported model with its evaluation: ranks and latency of its graphs."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,13 +18,16 @@ from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
-from bifocal.onnx.encoders import Array, Embedder, PairScorer, scores_pairs
+from bifocal.onnx.encoders import Array, Embedder, Encoders, PairScorer, scores_pairs
 
 BACKBONE = "backbone"
 """Value of the column ``branch`` in ``parity.csv``."""
 IMAGES_PER_BATCH, SENTENCES_PER_BATCH = 32, 256
 SCORED_IMAGES, SCORED_CAPTIONS = 16, 32
 """Images and captions per call of the scoring graph."""
+REPETITIONS, WARM_UP = 20, 3
+SENTENCE = "a dog runs on the grass beside a child in a red coat"
+"""Calls whose median time is the latency, calls before them, and the sentence."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +116,25 @@ def score_matrix(
             columns = slice(number * SCORED_CAPTIONS, number * SCORED_CAPTIONS + len(block[0]))
             scores[start : start + len(cells), columns] = scorer.score(cells, block)
     return scores
+
+
+def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) -> dict[str, float]:
+    """Return the median time per input, current over reference; the models take turns, so load concerns both."""
+    ratios = {
+        "text": _ratio(*(lambda model=model: model.encode_sentences([SENTENCE]) for model in (current, reference)))
+    }
+    if image is not None and all("image" in model.inputs for model in (current, reference)):
+        ratios["image"] = _ratio(*(lambda model=model: model.encode_images([image]) for model in (current, reference)))
+    return ratios
+
+
+def _ratio(current: Callable[[], object], reference: Callable[[], object]) -> float:
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for repetition in range(WARM_UP + REPETITIONS):
+        order = (0, 1) if repetition % 2 else (1, 0)
+        for side in order:
+            start = time.perf_counter()
+            (current, reference)[side]()
+            seconds[side].append(time.perf_counter() - start)
+    medians = [float(np.median(values[WARM_UP:])) for values in seconds]
+    return medians[0] / medians[1]

@@ -41,7 +41,7 @@ def compare(metrics: Path, alias: str | None, output: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bifocal.promotion.page import comparison_page, difference_table
+    from bifocal.promotion.comparison import comparison_page, difference_table
     from pipelines import policies
 
     policy = policies.load_promotion()

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.progress import log_line
-from bifocal.promotion.acceptance import Assessment
-from bifocal.promotion.criteria import Criteria
+from bifocal.promotion.acceptance import Assessment, Criteria
 from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import write_json
 from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags

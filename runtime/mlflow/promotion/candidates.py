@@ -7,9 +7,8 @@ from tempfile import TemporaryDirectory
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.rank_tables import training_hashes
 from bifocal.features import open_features
-from bifocal.promotion.acceptance import Assessment, assess
+from bifocal.promotion.acceptance import Assessment, Criteria, assess
 from bifocal.promotion.checks import Check
-from bifocal.promotion.criteria import Criteria
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from runtime.artifacts import artifact_hash

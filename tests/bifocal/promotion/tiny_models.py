@@ -15,8 +15,7 @@ from PIL import Image
 from bifocal.datasets import Corpus, Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, ImageEntry
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES, training_hashes
-from bifocal.promotion.acceptance import Assessment, assess
-from bifocal.promotion.criteria import Criteria
+from bifocal.promotion.acceptance import Assessment, Criteria, assess
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from bifocal.text import Vocabulary
