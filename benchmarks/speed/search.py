@@ -31,12 +31,12 @@ from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.approximate import choose_factory, import_faiss
-from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt
+from bifocal.search.index.build import IndexSettings, build_index, measure
 from bifocal.search.vectors import unit_vectors
 
 DEMO = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model"
 CLUSTERS, QUERIES, TEST_QUERIES, BATCH = 32, 1000, 3000, 65_536
-ADDED, REPEATS = 1000, 25
+REPEATS = 25
 SEARCHES = """
 import sys
 from pathlib import Path
@@ -134,29 +134,6 @@ def latencies(index: SearchIndex, queries: Vectors) -> list[float]:
     return [1000 * cpu_seconds(partial(Search(index).batch, query[None], 10)) for query in queries]
 
 
-def addition(report: Report, shape: str, exact: SearchIndex, new: Vectors, queries: Vectors, factory: str) -> None:
-    """Compare an index to which items were added with one that is built from all of them."""
-    items = pa.table({"item_id": [f"new {number}" for number in range(len(new))]})
-    for name in ("exact", factory):
-        settings = IndexSettings(name, max_removed_share=-1.0)
-        before = build_index(exact, settings, queries)
-        start = time.perf_counter()
-        after = before.with_items(items, new)
-        seconds = time.perf_counter() - start
-        again = rebuilt(after, settings, queries)
-        truth, added, built = (
-            [{hit.item_id for hit in hits} for hits in Search(index).batch(queries, 10)]
-            for index in (build_index(after, IndexSettings("exact"), queries), after, again)
-        )
-        recalls = [
-            sum(len(a & b) for a, b in zip(truth, found, strict=True)) / (10 * len(queries)) for found in (added, built)
-        ]
-        report.add(
-            f"{shape}, {name}: recall@10 lost by adding {len(new)} items", recalls[1] - recalls[0],
-            at_most=0.0 if name == "exact" else 0.01, reference=f"rebuilt: {recalls[1]:.3f}; {seconds:.2f} s",
-        )  # fmt: skip
-
-
 def main() -> None:
     """Report recall, latency, memory and building time, and the cost of exact search."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -208,9 +185,6 @@ def main() -> None:
         report.add(f"{shape}, {factory}: files", measured.bytes / 1e6, "MB")
         memory = search_memory(target, test)
         report.add(f"{shape}, {factory}: memory when searching", memory, "MB", at_most=3000 if large else 1200)
-        if options.items <= 200_000:
-            new = np.concatenate(list(items.draw(ADDED, seed=4)))
-            addition(report, shape, exact, new, queries, factory)
     report.write()
 
 

@@ -1,12 +1,26 @@
-"""Write a corpus as the tables of a dataset: open every image once, list every rejected entry."""
+"""Write a corpus as the tables of a dataset: check each entry, open each image once, list the rejected entries."""
 
 import json
+import math
+import os
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePath
+from typing import TypeVar
 
-from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.base import (
+    SPLITS,
+    UNCAPTIONED,
+    Box,
+    CaptionEntry,
+    Corpus,
+    ImageEntry,
+    LabelEntry,
+    PhraseEntry,
+    RejectedEntry,
+)
 from bifocal.datasets.tables import (
     CAPTIONS,
     IMAGES,
@@ -18,11 +32,11 @@ from bifocal.datasets.tables import (
     write_metadata,
     write_table,
 )
-from bifocal.datasets.validation import validate_corpus
-from bifocal.onnx.images import ImageFile
-from bifocal.progress import log_line
+from bifocal.onnx.images import ImageFile, inspect_image
+from bifocal.progress import log_line, track
 
 REASONS_SHOWN = 5
+T = TypeVar("T")
 
 
 def write_dataset(
@@ -141,3 +155,117 @@ def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> 
 def _image_row(image: ImageEntry, files: dict[str, ImageFile]) -> dict[str, str | int | None]:
     row: dict[str, str | int | None] = {"image_id": image.image_id, "path": image.path, "split": image.split}
     return {**row, **asdict(files[image.image_id]), "sha256": files[image.image_id].sha256 or None}
+
+
+@dataclass(frozen=True)
+class ValidatedCorpus:
+    """Valid entries of a corpus, and the rejected ones."""
+
+    images: Sequence[ImageEntry]
+    files: dict[str, ImageFile]  # of every valid image, by image id
+    captions: Sequence[CaptionEntry]
+    phrases: Sequence[PhraseEntry]
+    labels: Sequence[LabelEntry]
+    rejected: Sequence[RejectedEntry]
+
+
+def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> ValidatedCorpus:
+    """Check every entry; open each image of at most ``max_pixels`` once; copy valid images to ``copy_to``.
+
+    An image needs a caption or a label, an unused id and a path inside the image root. Boxes are clipped to the image;
+    a phrase needs one that has an area.
+    """
+    rejected = list(corpus.rejected)
+
+    def keep(kind: str, entries: Iterable[T], name: Callable[[T], str], check: Callable[[T], T | str]) -> list[T]:
+        """Return the valid entries as ``check`` corrects them; it returns the reason for rejecting another one."""
+        checked = [(entry, check(entry)) for entry in entries]
+        rejected.extend(RejectedEntry(kind, name(entry), why) for entry, why in checked if isinstance(why, str))
+        return [valid for _, valid in checked if not isinstance(valid, str)]
+
+    described = {caption.image_id for caption in corpus.captions if caption.text.strip()}
+    described |= {label.image_id for label in corpus.labels}
+    splits: dict[str, str] = {}
+
+    def listed(image: ImageEntry) -> ImageEntry | str:
+        path = PurePath(image.path or "")
+        if image.image_id in splits:
+            return f"listed twice; the first entry, in split {splits[image.image_id]}, is kept"
+        if image.split != UNCAPTIONED and image.image_id not in described:
+            return "no caption and no label"
+        if path.is_absolute() or ".." in path.parts:
+            return f"path outside the image root {corpus.image_root}"
+        splits[image.image_id] = image.split
+        return image
+
+    def inspect(image: ImageEntry) -> ImageFile | str:
+        if image.path is None:
+            return ImageFile(0, 0, image.features_sha256 or "")  # the corpus publishes only features
+        try:
+            file = corpus.image_root / image.path
+            return inspect_image(file, max_pixels, image.size, copy_to and copy_to / image.path)
+        except ValueError as error:
+            return str(error)
+
+    def image_name(image: ImageEntry) -> str:
+        return image.path or image.image_id
+
+    images = keep("image", corpus.images, image_name, listed)
+    # Threads suffice: Pillow's decoders and hashlib release the GIL.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        inspected = list(track(pool.map(inspect, images), "opening images", total=len(images)))
+    found = {image.image_id: file for image, file in zip(images, inspected, strict=True)}
+    files = {image_id: file for image_id, file in found.items() if isinstance(file, ImageFile)}
+    reasons = {image_id: reason for image_id, reason in found.items() if isinstance(reason, str)}
+    images = keep("image", images, image_name, lambda image: reasons.get(image.image_id, image))
+    caption_ids = set[int]()
+
+    def missing_image(entry: CaptionEntry | PhraseEntry | LabelEntry) -> str | None:
+        return None if entry.image_id in files else f"its image {entry.image_id} is not in the dataset"
+
+    def caption(entry: CaptionEntry) -> CaptionEntry | str:
+        text = " ".join(entry.text.split())
+        if reason := missing_image(entry):
+            return reason
+        if not text:
+            return "empty text"
+        if entry.caption_id in caption_ids:
+            return "duplicate caption_id"
+        caption_ids.add(entry.caption_id)
+        return entry if text == entry.text else replace(entry, text=text)
+
+    def phrase(entry: PhraseEntry) -> PhraseEntry | str:
+        if reason := missing_image(entry):
+            return reason
+        if entry.caption_id is not None and entry.caption_id not in caption_ids:
+            return f"its caption {entry.caption_id} is not in the dataset"
+        boxes = _clip(entry, files[entry.image_id])
+        if not boxes:
+            return "no box has an area inside the image"
+        return entry if boxes == entry.boxes else replace(entry, boxes=boxes)
+
+    label_keys = set[tuple[str, str, str]]()
+
+    def label(entry: LabelEntry) -> LabelEntry | str:
+        key = (entry.image_id, entry.task, entry.label)
+        if reason := missing_image(entry):
+            return reason
+        if entry.value is not None and not math.isfinite(entry.value):
+            return f"its value is {entry.value}"
+        if key in label_keys:
+            return "duplicate label"
+        label_keys.add(key)
+        return entry
+
+    captions = keep("caption", corpus.captions, lambda entry: f"{entry.caption_id} of {entry.image_id}", caption)
+    phrases = keep("phrase", corpus.phrases, lambda entry: f"{entry.phrase!r} of {entry.image_id}", phrase)
+    labels = keep("label", corpus.labels, lambda entry: f"{entry.task} {entry.label} of {entry.image_id}", label)
+    return ValidatedCorpus(images, files, captions, phrases, labels, rejected)
+
+
+def _clip(phrase: PhraseEntry, file: ImageFile) -> tuple[Box, ...]:
+    clipped = (
+        (max(x0, 0.0), max(y0, 0.0), min(x1, float(file.width)), min(y1, float(file.height)))
+        for x0, y0, x1, y1 in phrase.boxes
+    )
+    return tuple((x0, y0, x1, y1) for x0, y0, x1, y1 in clipped if x0 < x1 and y0 < y1)

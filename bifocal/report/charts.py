@@ -76,7 +76,7 @@ def _chart(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str
             f'<text class="label" x="{x + 24:g}" y="{y + 4:g}">{escape(name)}</text>'
         )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {-above} {WIDTH} {HEIGHT + above}" role="img" '
+        f'<svg viewBox="0 {-above} {WIDTH} {HEIGHT + above}" role="img" '
         f'aria-label="{escape(y_label)} against {escape(x_label)}"><style>{STYLE}</style>{"".join(keys)}'
         f"{''.join(parts)}"
         f'<text class="label" x="{(WIDTH + LEFT) / 2:.0f}" y="{HEIGHT - 4}" text-anchor="middle">'

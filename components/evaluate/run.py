@@ -81,7 +81,8 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
             table.map(_escape_formula).to_csv(directory / f"{name}.csv", index=False)
         for name, figure in result.figures.items():
             if isinstance(figure, str):
-                (directory / "pictures" / f"{name}.svg").write_text(figure, encoding="utf-8")
+                svg = figure.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+                (directory / "pictures" / f"{name}.svg").write_text(svg, encoding="utf-8")
             else:
                 figure.save(directory / "pictures" / f"{name}.png")
     log_files(directory / "pictures")

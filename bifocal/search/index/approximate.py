@@ -59,31 +59,13 @@ class ApproximateIndex:
         except RuntimeError as error:
             reason = str(error).rpartition("Error: ")[2]
             raise ValueError(f"faiss cannot build {factory!r} for {count} vectors of {dimension}: {reason}") from error
-        built = cls(index)
-        built._append(vectors, 0)
-        return built
-
-    def _append(self, vectors: Array, first: int) -> None:
-        inverted = self._faiss.try_extract_index_ivf(self._index) is not None
-        for start in range(0, len(vectors), BATCH):
-            block = np.ascontiguousarray(vectors[start : start + BATCH], dtype=np.float32)
-            if inverted and self._index.ntotal != first + start:  # vectors were deleted
-                self._index.add_with_ids(block, np.arange(first + start, first + start + len(block)))
-            else:
-                self._index.add(block)
-
-    def _copy(self) -> Any:
-        return self._faiss.clone_index(self._index) if self._file is None else self._faiss.read_index(str(self._file))
-
-    def added(self, vectors: Array, first: int) -> "ApproximateIndex":
-        """Return a copy in memory with more vectors (n, d); ``first`` is the row of the first new one."""
-        extended = ApproximateIndex(self._copy())
-        extended._append(vectors, first)
-        return extended
+        for start in range(0, count, BATCH):
+            index.add(np.ascontiguousarray(vectors[start : start + BATCH], dtype=np.float32))
+        return cls(index)
 
     def without(self, rows: Array) -> "ApproximateIndex | None":
         """Return a copy in memory without the codes of some rows; None if only a new build can remove them (HNSW)."""
-        copy = self._copy()
+        copy = self._faiss.clone_index(self._index) if self._file is None else self._faiss.read_index(str(self._file))
         if not isinstance(self._faiss.downcast_index(copy), (self._faiss.IndexIVF, self._faiss.IndexPreTransform)):
             return None
         if self._faiss.try_extract_index_ivf(copy) is None:

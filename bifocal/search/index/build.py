@@ -81,7 +81,6 @@ class IndexSettings:
     memory_mb: float = 1200.0  # of a search, megabytes of 10^6 bytes; read with "auto"
     latency_ms: float = 20.0  # of a query on one core; read with "auto"
     recall: float = 0.95  # least recall@10 against exact search, see ``lower_bound``
-    max_removed_share: float = 0.2  # from which ``rebuilt`` builds a new index
     seed: int = 0  # of the vectors that train an approximate index
 
 
@@ -105,11 +104,6 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
         index.description = replace(index.description, factory=factory)
         index.description = replace(index.description, effort=_least_effort(index, settings.recall, queries))
     return index
-
-
-def rebuilt(index: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
-    """Return the index itself, or a new one without the removed items if their share is too large."""
-    return build_index(index, settings, queries) if index.removed_share > settings.max_removed_share else index
 
 
 def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | None:

@@ -33,7 +33,7 @@ from bifocal.search.index.files import (
 )
 from bifocal.search.item_ids import ItemIds
 from bifocal.search.keywords import Keywords, has_texts
-from bifocal.search.vectors import FileVectors, Vectors, save_array, unit_vectors
+from bifocal.search.vectors import FileVectors, save_array, unit_vectors
 
 Array = NDArray[Any]
 EXACT_SHARE = 0.05
@@ -200,13 +200,8 @@ class SearchIndex:
         allowed[[self.row(item_id) for item_id in exclude]] = False
         return allowed
 
-    @property
-    def removed_share(self) -> float:
-        """Share of removed items among all rows."""
-        return float(self.removed.mean()) if len(self.removed) else 0.0
-
     def without_items(self, item_ids: Sequence[str]) -> "SearchIndex":
-        """Return the index without some items, whose rows stay until ``bifocal.search.index.build.rebuilt``.
+        """Return the index without some items, whose rows stay until it is built again.
 
         ``write`` writes zeros in place of their vectors, and nulls in place of their metadata.
 
@@ -219,32 +214,6 @@ class SearchIndex:
             self.items, self.vectors, self.bias, self.description, self.approximate, removed, self.calibration,
             self.keywords, self.ids,
         )  # fmt: skip
-
-    def with_items(self, items: pa.Table, vectors: Any, bias: NDArray[Any] | None = None) -> "SearchIndex":
-        """Return the index with more items, in rows after its own.
-
-        Args:
-            items: table with the columns of the index; a missing column is null.
-            vectors: (n, d) by the model of the index; they are normalized.
-            bias: (n,), needed if the index has biases.
-
-        Raises:
-            ValueError: an id is in the index, a dimension is another one, or biases are missing or superfluous.
-        """
-        if (bias is None) != (self.bias is None):
-            raise ValueError("give biases of new items if, and only if, the index has biases")
-        new = unit_vectors(vectors, self.description.dimension).astype(np.float16)
-        before, count = len(self.ids), len(new)
-        shard, row = np.repeat([0, 1], [before, count]), np.concatenate([np.arange(before), np.arange(count)])
-        return SearchIndex(
-            pa.concat_tables([self.items, items], promote_options="default"),
-            Vectors([self.vectors, new], shard, row, self.description.dimension),
-            None if bias is None or self.bias is None else np.concatenate([self.bias, bias]),
-            self.description,
-            None if self.approximate is None else self.approximate.added(new, before),
-            np.concatenate([self.removed, np.zeros(count, dtype=bool)]),
-            self.calibration,
-        )
 
     def write(self, directory: Path) -> None:
         """Write the files of the index to an existing directory; ``index.json`` is the last one.

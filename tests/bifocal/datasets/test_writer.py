@@ -1,4 +1,4 @@
-"""Writing of datasets: tables, rejected fraction, leakage."""
+"""Written datasets, and entries that are rejected."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.base import ImageEntry, RejectedEntry
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
 from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
 
@@ -66,3 +66,82 @@ def test_excluded_entries_are_listed_and_do_not_count(tmp_path, corpus):
 def test_dataset_without_valid_images_is_an_error(tmp_path, corpus):
     with pytest.raises(ValueError, match=r"no image is valid. The first problems: .* more than max_pixels 1; "):
         write_dataset(tmp_path, "Custom", corpus, **{**SETTINGS, "max_pixels": 1})
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (ImageEntry("new", "absent.jpg", "val"), "No such file"),
+        (ImageEntry("train", "val/a.jpg", "val"), "listed twice; the first entry, in split train"),
+        (ImageEntry("new", "../photos/val/a.jpg", "val"), "path outside the image root"),
+        (ImageEntry("new", "/etc/passwd", "val"), "path outside the image root"),
+        (ImageEntry("new", "val/a.jpg", "val", size=(HEIGHT, WIDTH)), "but its boxes refer to"),
+    ],
+)
+def test_invalid_image_is_listed(tmp_path, corpus, image, reason):
+    counts = write_dataset(tmp_path, "Custom", add(corpus, image), **SETTINGS)
+    assert counts["rejected_images"] == 1
+    assert reason in rejected(tmp_path)[image.path]
+    assert read_dataset(tmp_path).images["image_id"].tolist() == list(SPLITS)
+
+
+def test_captions_of_a_rejected_image_are_listed(tmp_path, corpus):
+    write_dataset(tmp_path, "Custom", add(corpus, ImageEntry("new", "absent.jpg", "val")), **SETTINGS)
+    assert "its image new is not in the dataset" in rejected(tmp_path)["100 of new"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "reason"),
+    [
+        (CaptionEntry(9, "train", " \t"), "empty text"),
+        (CaptionEntry(9, "nowhere", "a dog"), "its image nowhere is not in the dataset"),
+        (CaptionEntry(0, "train", "a dog"), "duplicate caption_id"),
+    ],
+)
+def test_invalid_caption_is_listed(tmp_path, corpus, caption, reason):
+    counts = write_dataset(tmp_path, "Custom", replace(corpus, captions=[*corpus.captions, caption]), **SETTINGS)
+    assert (counts["rejected_captions"], counts["captions"]) == (1, len(corpus.captions))
+    assert reason in rejected(tmp_path)[f"{caption.caption_id} of {caption.image_id}"]
+
+
+def test_image_without_caption_is_listed(tmp_path, corpus):
+    images = [*corpus.images, ImageEntry("mute", "val/a.jpg", "val")]
+    write_dataset(tmp_path, "Custom", replace(corpus, images=images), **SETTINGS)
+    assert rejected(tmp_path) == {"val/a.jpg": "no caption and no label"}
+
+
+def test_boxes_are_clipped_to_the_image(tmp_path, corpus):
+    phrases = [
+        PhraseEntry("train", None, "half outside", ((-3, 2, 5, HEIGHT + 7),)),
+        PhraseEntry("train", None, "one of two", ((WIDTH, 0, WIDTH + 4, 4), (1, 1, 2, 2))),
+        PhraseEntry("train", None, "outside", ((-4, -4, 0, 5),)),
+        PhraseEntry("train", None, "flat", ((1, 5, 9, 5),)),
+        PhraseEntry("train", None, "unknown", ((1, float("nan"), 9, 5),)),
+        PhraseEntry("train", 99, "without its caption", ((1, 1, 9, 5),)),
+    ]
+    counts = write_dataset(tmp_path, "Custom", replace(corpus, phrases=phrases), **SETTINGS)
+    table = read_dataset(tmp_path).phrases
+    assert table["phrase"].tolist() == ["half outside", "one of two"]
+    assert [boxes.tolist() for boxes in table["boxes"]] == [[[0, 2, 5, HEIGHT]], [[1, 1, 2, 2]]]
+    assert counts["rejected_phrases"] == len(rejected(tmp_path)) == 4
+
+
+def test_labels_are_written_and_split(tmp_path, photograph):
+    for number, name in enumerate("abc"):
+        photograph(tmp_path / "photos" / f"{name}.jpg", seed=number)
+    images = [
+        ImageEntry(name, f"{name}.jpg", split) for name, split in zip("abc", ("train", "train", "val"), strict=True)
+    ]
+    labels = [LabelEntry("a", "t", "x", 0.5, "film"), LabelEntry("b", "t", "x", None), LabelEntry("c", "t", "x", 1.0)]
+    corpus = Corpus(tmp_path / "photos", images, (), labels=labels)
+    broken = [LabelEntry("a", "t", "x", 2.0), LabelEntry("d", "t", "x", 2.0), LabelEntry("b", "u", "x", float("nan"))]
+    counts = write_dataset(tmp_path, "Custom", replace(corpus, labels=labels + broken), **SETTINGS)
+    assert (counts["images"], counts["captions"], counts["labels"], counts["rejected_labels"]) == (3, 0, 3, 3)
+    reasons = dict(pd.read_parquet(tmp_path / "rejected.parquet")[["entry", "reason"]].to_numpy())
+    assert reasons["t x of a"] == "duplicate label"
+    assert reasons["u x of b"] == "its value is nan"
+    train = read_dataset(tmp_path).split("train").labels
+    assert list(zip(train["image_id"], train["group"], train["value"].isna(), strict=True)) == [
+        ("a", "film", False),
+        ("b", "b", True),
+    ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bifocal.search import Search, SearchIndex
 from bifocal.search.index.approximate import ApproximateIndex, choose_factory
-from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt, recall_at
+from bifocal.search.index.build import IndexSettings, build_index, measure, recall_at
 
 D = 16
 PROBES = IndexSettings("IVF24,SQ8", recall=0.99)
@@ -129,19 +129,16 @@ def test_filters_away_from_the_queries_keep_the_recall(
 
 
 @pytest.mark.parametrize("factory", ["exact", "IVF24,SQ8"])
-def test_changes_find_what_a_rebuilt_index_finds(
+def test_removed_items_are_not_found(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
 ) -> None:
     settings = replace(PROBES, factory=factory)
-    new = SearchIndex.of([f"new {row}" for row in range(100)], clusters(100, seed=9))
-    bias = np.zeros(100, dtype=np.float32)
     gone = [f"image {row}" for row in range(0, 2000, 3)]
     build_index(exact, settings, queries).write(tmp_path)
-    changed = SearchIndex.open(tmp_path).without_items(gone).with_items(new.items, new.vectors, bias)
-    assert (len(changed), changed.removed_share) == (2100 - len(gone), pytest.approx(len(gone) / 2100))
-    compact = rebuilt(changed, settings, queries)
-    assert (len(compact), compact.removed_share) == (len(changed), 0)
-    assert rebuilt(changed, replace(settings, max_removed_share=0.5), queries) is changed
+    changed = SearchIndex.open(tmp_path).without_items(gone)
+    assert len(changed) == 2000 - len(gone)
+    compact = build_index(changed, settings, queries)
+    assert (len(compact), compact.removed.any()) == (len(changed), False)
     (tmp_path / "changed").mkdir()
     changed.write(tmp_path / "changed")
     opened = SearchIndex.open(tmp_path / "changed")
@@ -157,16 +154,11 @@ def test_changes_find_what_a_rebuilt_index_finds(
     assert opened.items["meta.part"][0].as_py() is None
     with pytest.raises(ValueError, match="no item 'image 0'"):
         opened.vector("image 0")
-    # An id that was removed may come back.
-    assert opened.with_items(exact.items.slice(0, 1), exact.vectors[:1], bias[:1]).row("image 0") == 2100
 
 
-def test_changes_are_checked(exact: SearchIndex) -> None:
-    new = SearchIndex.of(["image 3"], np.ones((1, D)))
-    with pytest.raises(ValueError, match="give biases of new items"):
-        exact.with_items(new.items, new.vectors)
-    with pytest.raises(ValueError, match="2001 ids, 2000 of them different"):
-        exact.with_items(new.items, new.vectors, np.zeros(1, dtype=np.float32))
+def test_an_id_that_occurs_twice_is_an_error() -> None:
+    with pytest.raises(ValueError, match="3 ids, 2 of them different"):
+        SearchIndex.of(["a", "b", "a"], np.eye(3))
 
 
 def test_settings_that_cannot_be_met_are_errors(exact: SearchIndex, queries: NDArray[np.float64]) -> None:
