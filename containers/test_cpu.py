@@ -24,7 +24,7 @@ from pipelines.kubeflow import resources
 from pipelines.local.container_engine import ContainerEngine
 from pipelines.local.engine import Exit, Pod
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from runtime import parameters
 
 ROOT = Path(__file__).parents[1]
@@ -157,11 +157,11 @@ def test_the_small_pipeline_runs_in_containers_of_an_arbitrary_user(tmp_path: Pa
     engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, ROOT, user=USER)
     text = compile_small(VALUES, None)
     states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
-    assert set(states.values()) == {State.COMPLETE}, logs(tmp_path)
+    assert set(states.values()) == {TaskState.COMPLETE}, logs(tmp_path)
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
     again = LocalRun(text, tmp_path / "run", engine).execute()
-    uncached = {name for name, state in again.items() if state is not State.CACHED}
+    uncached = {name for name, state in again.items() if state is not TaskState.CACHED}
     assert uncached == {"fingerprint", "notify", "register-model", "release", "promote"}
 
 
@@ -171,7 +171,7 @@ def test_a_killed_training_goes_on_in_a_new_container(tmp_path: Path, mlflow: st
     text = compile_small(values, "s3://bucket/checkpoints")
     engine = KillingEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, s3)
     states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
-    assert set(states.values()) == {State.COMPLETE}, logs(tmp_path)
+    assert set(states.values()) == {TaskState.COMPLETE}, logs(tmp_path)
     attempts = sorted(tmp_path.glob("run/train-embedding/log-*.txt"))
     assert len(attempts) == 2
     assert "resuming at epoch" in attempts[1].read_text()

@@ -8,7 +8,7 @@ from typing import Any
 
 from bifocal.monitoring import Artifacts, Monitor, Thresholds, Week
 from components.catalog import final_component
-from components.cluster.promote.run import Decision, promote
+from components.cluster.promote.run import PromotionDecision, promote
 from pipelines.app.run_folder import ARTIFACTS, shipped_file, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.backbones import demo_section
@@ -45,7 +45,7 @@ class Model:
         """Folder of the artifacts."""
         return self.folder / ARTIFACTS
 
-    def decide(self, *, only: bool) -> Decision:
+    def decide(self, *, only: bool) -> PromotionDecision:
         """Decide on the promotion by the policy; with ``only``, move no alias."""
         dataset, features = self.artifacts / "dataset", self.artifacts / "features"
         return promote(POLICY, dataset, features, number=self.version, decide_only=only)

@@ -11,7 +11,7 @@ from torch.nn.functional import adaptive_avg_pool2d, normalize
 
 from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
-from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, LastLayers
+from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, TailLayers
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes, mirrored
 from bifocal.image_encoders.base import ImageEncoder
@@ -105,7 +105,7 @@ class LastLayersEncoder(ImageEncoder):
         self.layer, self.cells, self.views, self.power = layer, cells, 1 + mirror, power
         self.also = tuple(also)
         whole = self._backbone()
-        self.layers = LastLayers(whole.network.requires_grad_(True), layer, self.also)
+        self.layers = TailLayers(whole.network.requires_grad_(True), layer, self.also)
         channels = whole.network.num_features + sum(whole.layer_channels(self.also))
         self.standardize = nn.BatchNorm1d(channels, affine=False)
         self.dropout = nn.Dropout(dropout)
@@ -192,4 +192,4 @@ class LastLayersEncoder(ImageEncoder):
         """Load the weights that the extractor Grid keeps with the features in ``directory``."""
         backbone = self._backbone()
         load_feature_weights(backbone.network, directory, backbone.classifier_prefix)
-        self.layers.load_state_dict(LastLayers(backbone.network, self.layer, self.also).state_dict())
+        self.layers.load_state_dict(TailLayers(backbone.network, self.layer, self.also).state_dict())

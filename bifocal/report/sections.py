@@ -77,8 +77,8 @@ class AnswerList:
 
 
 @dataclass(frozen=True)
-class Query:
-    """Query, a sentence or an image (data URI) or both, with one or more lists of answers."""
+class ReportQuery:
+    """A query, a sentence or an image (data URI) or both, with one or more lists of answers."""
 
     results: Sequence[AnswerList]
     text: str = ""
@@ -92,7 +92,7 @@ class QueryList:
     """Queries under a title; ``empty`` is shown if there are none."""
 
     title: str
-    queries: Sequence[Query]
+    queries: Sequence[ReportQuery]
     empty: str = ""
 
 

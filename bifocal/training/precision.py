@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from bifocal.backbones.timm.trainable import LastLayers
+from bifocal.backbones.timm.trainable import TailLayers
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -20,8 +20,8 @@ def autocast_for(device: str, precision: Precision) -> Callable[[], torch.autoca
 
 
 def embedding_cast(model: Any, precision: Precision) -> torch.autocast:
-    """Return the context in which a training embeds a collection: float32, or ``precision`` with ``LastLayers``."""
-    costly = any(isinstance(module, LastLayers) for module in model.modules())
+    """Return the context in which a training embeds a collection: float32, or ``precision`` with ``TailLayers``."""
+    costly = any(isinstance(module, TailLayers) for module in model.modules())
     return autocast_for(model.device.type, precision if costly else "float32")()
 
 

@@ -20,7 +20,7 @@ from pipelines.app.run_folder import latest_run
 from runtime.artifacts import MANIFEST, check_files
 
 if TYPE_CHECKING:
-    from runtime.mlflow.registry import Version
+    from runtime.mlflow.registry import RegisteredVersion
     from runtime.mlflow.releases.deletions import RegistryDeletions
 
 # Functions import from runtime.mlflow, because MLflow takes seconds.
@@ -64,7 +64,7 @@ class RegisteredModel:
         if not uri.startswith(REGISTRY) or not self.name or not self.alias:
             raise click.UsageError(f"--model is {uri!r}, expected models:/NAME@ALIAS")
 
-    def version(self) -> "Version":
+    def version(self) -> "RegisteredVersion":
         """Return the version."""
         from runtime.mlflow.registry import get_version
 

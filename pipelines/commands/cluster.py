@@ -138,9 +138,9 @@ def check_cluster(
     skipped: Sequence[str],
 ) -> None:
     """Run the checks for the flows of pipelines with some parameters."""
-    from pipelines.kubeflow.preflight import Subject, check_all
+    from pipelines.kubeflow.preflight import PreflightSubject, check_all
 
-    check_all(Subject(values, resources, revision, os.environ.get("KFP_NAMESPACE"), flows), skipped)
+    check_all(PreflightSubject(values, resources, revision, os.environ.get("KFP_NAMESPACE"), flows), skipped)
 
 
 @click.command("compile")

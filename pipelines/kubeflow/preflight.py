@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Subject:
+class PreflightSubject:
     """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and flows."""
 
     values: Sequence[Mapping[str, Any]]
@@ -58,7 +58,7 @@ DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 UNREACHABLE = re.compile(r"^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|.*\.(invalid|localhost|example|test))$", re.I)
 
 
-def check_images(subject: Subject) -> Iterator[str]:
+def check_images(subject: PreflightSubject) -> Iterator[str]:
     """Yield unreachable images, and images without a digest: Kubeflow's cache would miss their changes."""
     for group in sorted({stage.image for stage in pipeline_components()}):
         image = subject.resources.images[group]
@@ -80,7 +80,7 @@ GIT_LOGIN = (
 )
 
 
-def check_repository(subject: Subject) -> Iterator[str]:
+def check_repository(subject: PreflightSubject) -> Iterator[str]:
     """Yield why ``fetch`` or ``push`` could not use the repository; nothing if neither step is in the pipeline."""
     if not subject.resources.push and all(is_remote(path) for path in subject.user_paths()):
         return
@@ -120,7 +120,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 S3_LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
 
 
-def check_buckets(subject: Subject) -> Iterator[str]:
+def check_buckets(subject: PreflightSubject) -> Iterator[str]:
     """Yield the S3 addresses that this machine's keys cannot write or cannot read."""
     storage = Storage(attempts=2, timeout=10)
     writable = [subject.resources.checkpoints] if subject.resources.checkpoints else []
@@ -175,7 +175,7 @@ TRAINER = {
 }
 
 
-def check_permissions(subject: Subject) -> Iterator[str]:
+def check_permissions(subject: PreflightSubject) -> Iterator[str]:
     """Yield missing permissions, and objects of the pods that the namespace does not have."""
     try:
         _connect()
@@ -233,7 +233,7 @@ def _may(namespace: str, right: str, verb: str, user: str | None) -> bool:
     return bool(answer.status.allowed)
 
 
-def _missing_objects(subject: Subject, namespace: str, account: str) -> Iterator[str]:
+def _missing_objects(subject: PreflightSubject, namespace: str, account: str) -> Iterator[str]:
     api, resources = kubernetes.CoreV1Api(), subject.resources
     steps = [resources.default, *resources.steps.values()]
     claims = {volume.claim for step in steps for volume in step.volumes}
@@ -252,7 +252,7 @@ def _missing_objects(subject: Subject, namespace: str, account: str) -> Iterator
                 yield f"namespace {namespace} has no {kind} {name}"
 
 
-CHECKS: Mapping[str, Callable[[Subject], Iterable[str]]] = {
+CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
     "images": check_images,
     "repository": check_repository,
     "buckets": check_buckets,
@@ -261,7 +261,7 @@ CHECKS: Mapping[str, Callable[[Subject], Iterable[str]]] = {
 ALL = "all"
 
 
-def check_all(subject: Subject, skipped: Collection[str] = ()) -> None:
+def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> None:
     """Run the checks that are not ``skipped`` (names, or ``ALL``); raise ``ValueError`` with all problems."""
     checks: dict[str, Any] = {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
     problems = [f"{name}: {redact(problem)}" for name, check in checks.items() for problem in check(subject)]

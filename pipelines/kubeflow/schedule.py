@@ -117,7 +117,7 @@ class Schedule(StrictModel):
 
 
 @dataclass(frozen=True)
-class Change:
+class ScheduleChange:
     """Change of the schedule ``name``: recurring runs to delete, and compiled pipeline to create ("" if none)."""
 
     action: Literal["create", "replace", "delete", "keep"]
@@ -162,7 +162,9 @@ def _overlap(first: Schedule, second: Schedule) -> tuple[date, int] | None:
     return None
 
 
-def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable[[Schedule], str]) -> list[Change]:
+def plan(
+    schedules: dict[str, Schedule], target: Target, compile_entry: Callable[[Schedule], str]
+) -> list[ScheduleChange]:
     """List the changes after which the server has ``schedules`` and no others of this project."""
     on_server: dict[str, list[Any]] = {}
     for run in _recurring_runs(target.client):
@@ -185,13 +187,13 @@ def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable
         action: Literal["create", "replace", "keep"] = "replace" if existing else "create"
         if same and not old_ids:
             action = "keep"
-        changes.append(Change(action, name, old_ids, description, "" if same else text))
+        changes.append(ScheduleChange(action, name, old_ids, description, "" if same else text))
     for name, runs in on_server.items():
-        changes.append(Change("delete", name, tuple(run.recurring_run_id for run in runs)))
+        changes.append(ScheduleChange("delete", name, tuple(run.recurring_run_id for run in runs)))
     return changes
 
 
-def apply(schedules: dict[str, Schedule], changes: list[Change], target: Target) -> list[str]:
+def apply(schedules: dict[str, Schedule], changes: list[ScheduleChange], target: Target) -> list[str]:
     """Apply ``changes``; return the names of schedules that are paused instead of deleted, for a run in progress:
     Kubeflow deletes the workflows with the schedule. The new one is created first: a failure leaves two, never none.
     """

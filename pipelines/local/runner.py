@@ -25,7 +25,7 @@ from kfp.local.orchestrator.orchestrator_utils import OrchestratorUtils
 from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
 from pipelines.local.engine import Engine
-from pipelines.local.task import State, TaskRunner
+from pipelines.local.task import TaskRunner, TaskState
 from runtime.parameters import LOADER
 
 POLL_SECONDS = 0.1
@@ -52,7 +52,7 @@ class LocalRun:
         compiled, *platform = yaml.load_all(self.text, Loader=LOADER)
         self.pipeline = ParseDict(compiled, spec.PipelineSpec())
         self.stopped, self.active = Event(), list[str]()
-        self.states: dict[str, State] = {}
+        self.states: dict[str, TaskState] = {}
         executors = compiled["deploymentSpec"]["executors"]
         pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
         self.tasks = TaskRunner(
@@ -65,7 +65,7 @@ class LocalRun:
             self.stopped,
         )
 
-    def execute(self) -> dict[str, State]:
+    def execute(self) -> dict[str, TaskState]:
         """Run the pipeline and return the final state of each task."""
         root = self.pipeline.root
         if unknown := sorted(set(self.arguments) - set(root.input_definitions.parameters)):
@@ -98,7 +98,7 @@ class LocalRun:
                     del waiting[name]
                     failed = [need for need in needs if need in errors]
                     if failed and task.trigger_policy.strategy != EXIT:
-                        self._finish(name, State.OMITTED, f"{failed[0]} failed")
+                        self._finish(name, TaskState.OMITTED, f"{failed[0]} failed")
                         errors[name] = ""
                         continue
                     running[pool.submit(self._run_task, name, task, scope)] = name
@@ -135,8 +135,8 @@ class LocalRun:
             if ConditionEvaluator.evaluate_condition(task.trigger_policy.condition, inner):
                 error = self._run_graph(component, inner)
             else:
-                self._finish(task.task_info.name, State.CANCELED, f"not {task.trigger_policy.condition}")
-            scope.put_task_status(name, State.FAILED if error else State.COMPLETE)
+                self._finish(task.task_info.name, TaskState.CANCELED, f"not {task.trigger_policy.condition}")
+            scope.put_task_status(name, TaskState.FAILED if error else TaskState.COMPLETE)
             return error
         self.active.append(name)  # here: Ctrl-C can come before _run_graph has recorded the future
         try:
@@ -154,9 +154,9 @@ class LocalRun:
         state = scope.get_task_status(producer)
         return {"state": state, "error": {}, "pipelineJobResourceName": job, "pipelineTaskName": producer}
 
-    def _finish(self, name: str, state: State, message: str) -> None:
+    def _finish(self, name: str, state: TaskState, message: str) -> None:
         self.states[name] = state
-        line = message if state is State.FAILED else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
+        line = message if state is TaskState.FAILED else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
         click.secho(line, fg="red" if state.failed else "green")
 
 

@@ -27,7 +27,7 @@ KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a killed process and container."""
 
 
-class State(StrEnum):
+class TaskState(StrEnum):
     """Final state of a task; ``CANCELED``: its condition does not hold, ``OMITTED``: a task that it needs failed."""
 
     COMPLETE = "COMPLETE"
@@ -39,7 +39,7 @@ class State(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the run fails with the task."""
-        return self in (State.FAILED, State.OMITTED)
+        return self in (TaskState.FAILED, TaskState.OMITTED)
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class TaskRunner:
 
     def run(
         self, name: str, task: spec.PipelineTaskSpec, component: spec.ComponentSpec, arguments: dict[str, Any]
-    ) -> tuple[State, dict[str, Any], str]:
+    ) -> tuple[TaskState, dict[str, Any], str]:
         """Return the state and the outputs of a task, and the error message, "" if none."""
         container = self.containers[component.executor_label]
         command = [*container["command"], *container["args"]]
         cache = LocalCache(str(self.folder / ".cache"))
         key = cache.compute_key(task.component_ref.name, self.engine.image(container["image"]), command, arguments)
         cached = cache.get(key) if task.caching_options.enable_cache else None
-        state, outputs, problem = State.CACHED, cached or {}, ""
+        state, outputs, problem = TaskState.CACHED, cached or {}, ""
         if cached is None:
             state, outputs, problem = self._attempts(name, task, component, arguments)
-        if state is State.COMPLETE and task.caching_options.enable_cache:
+        if state is TaskState.COMPLETE and task.caching_options.enable_cache:
             cache.put(key, outputs)
         for output, value in outputs.items():
             if isinstance(value, Artifact):
@@ -83,7 +83,7 @@ class TaskRunner:
 
     def _attempts(
         self, name: str, task: spec.PipelineTaskSpec, component: spec.ComponentSpec, arguments: dict[str, Any]
-    ) -> tuple[State, dict[str, Any], str]:
+    ) -> tuple[TaskState, dict[str, Any], str]:
         policy, folder, problem = task.retry_policy, self.folder / name, ""
         for old in folder.glob("log-*.txt"):
             old.unlink()
@@ -92,14 +92,14 @@ class TaskRunner:
             if attempt:
                 self.sleep(policy.backoff_duration.seconds * policy.backoff_factor ** (attempt - 1))
             if self.stopped.is_set():
-                return State.FAILED, {}, f"{name} was stopped"
+                return TaskState.FAILED, {}, f"{name} was stopped"
             click.secho(f"{name}: attempt {attempt + 1} of at most {attempts}", fg="cyan")
             log = folder / f"log-{attempt}.txt"
             outputs, problem = self._attempt(name, component, arguments, log)
             if not problem:
-                return State.COMPLETE, outputs, ""
+                return TaskState.COMPLETE, outputs, ""
         times = f"{attempts} attempt{'s' if attempts > 1 else ''}"
-        return State.FAILED, {}, f"{name} failed after {times}: {problem}: {last_error(log)}"
+        return TaskState.FAILED, {}, f"{name} failed after {times}: {problem}: {last_error(log)}"
 
     def _attempt(
         self, name: str, component: spec.ComponentSpec, arguments: dict[str, Any], log: Path

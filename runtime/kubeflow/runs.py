@@ -27,7 +27,7 @@ ATTEMPT = re.compile(r"\(\d+\)")
 
 
 @dataclass(frozen=True)
-class RunState:
+class PipelineState:
     """State of the graph of an exit handler."""
 
     phase: str  # Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``
@@ -39,7 +39,7 @@ class RunState:
         return self.phase == "Succeeded" or self.phase in FAILED
 
 
-def run_state(run_id: str, graph: str) -> RunState:
+def run_state(run_id: str, graph: str) -> PipelineState:
     """Ask ``KFP_ENDPOINT`` for ``graph`` of a run, by version 1 of the API: version 2 has no messages
     (apiserver/server/api_converter.go:1701). ``KF_PIPELINES_SA_TOKEN_PATH`` names the token.
     """
@@ -61,7 +61,7 @@ def run_state(run_id: str, graph: str) -> RunState:
         raise OSError(redact(f"Kubeflow's API at {endpoint} has no workflow of run {run_id} ({error!r})")) from error
 
 
-def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
+def parse_workflow(workflow: Mapping[str, Any], graph: str) -> PipelineState:
     """Return the state of ``graph`` in Argo's status. By Kubeflow's defaults every template has a retry strategy: a
     task or graph is a Retry node, and its attempts have numbers, as in ``bifocal(0).root(0).TASK(0).executor(1)``.
     """
@@ -78,7 +78,7 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
         if not any(name.startswith(f"{retried}(") for retried in succeeded):
             task = ATTEMPT.sub("", name).removesuffix(".executor").rpartition(".")[2]
             failures[task] = str(node.get("message") or "no message")
-    return RunState(phase, failures)
+    return PipelineState(phase, failures)
 
 
 def kfp_run_page(run_id: str) -> str:

@@ -21,7 +21,7 @@ from runtime.mlflow.promotion.lock import promotion_lock, remove_lock
 from runtime.mlflow.registry import (
     EVALUATION_DIR,
     RELEASE_TAG,
-    Version,
+    RegisteredVersion,
     get_version,
     get_version_number,
     reuse_version,

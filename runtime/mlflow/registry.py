@@ -46,7 +46,7 @@ def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, eval
 
 
 @dataclass(frozen=True)
-class Version:
+class RegisteredVersion:
     """A version of a registered model and the run that logged it."""
 
     model: str
@@ -115,7 +115,7 @@ class Version:
             client.set_model_version_tag(self.model, str(self.number), key, value)
 
 
-def get_version(model: str, alias: str) -> Version | None:
+def get_version(model: str, alias: str) -> RegisteredVersion | None:
     """Return the version with ``alias``; None if the model or the alias does not exist."""
     try:
         version = connect().get_model_version_by_alias(model, alias)
@@ -123,18 +123,18 @@ def get_version(model: str, alias: str) -> Version | None:
         if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             return None
         raise
-    return Version(model, int(version.version), str(version.run_id))
+    return RegisteredVersion(model, int(version.version), str(version.run_id))
 
 
-def get_version_number(model: str, number: int) -> Version:
+def get_version_number(model: str, number: int) -> RegisteredVersion:
     """Return a version by its number."""
     found = [entry for entry in registered_versions(model) if int(entry.version) == number]
     if not found:
         raise ValueError(f"{model} has no version {number}: MLflow's page of the model lists its versions")
-    return Version(model, number, str(found[0].run_id))
+    return RegisteredVersion(model, number, str(found[0].run_id))
 
 
-def version_tags(version: Version) -> dict[str, str]:
+def version_tags(version: RegisteredVersion) -> dict[str, str]:
     """Return the tags of a version."""
     return dict(connect().get_model_version(version.model, str(version.number)).tags)
 

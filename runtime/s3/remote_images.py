@@ -15,7 +15,7 @@ TEXTS = (*caption_table.SUFFIXES, *sidecars.SUFFIXES)
 """Suffixes of the files with captions and metadata, which are downloaded in any case."""
 
 
-class RemoteImages:
+class S3Images:
     """Images at an address; ``folder`` keeps the downloaded ones, so that a run that is started again continues.
 
     Args:
@@ -54,7 +54,7 @@ def remote_source(address: str, copy: Path, collection: Path) -> Source:
     if not folder.images or "" in objects:
         storage.download(address, copy)
         return files_source(copy, collection, address)
-    images = RemoteImages(address, copy.with_name(f"{copy.name}.objects"), objects)
+    images = S3Images(address, copy.with_name(f"{copy.name}.objects"), objects)
     for name in (*folder.texts, *folder.others):
         if name.lower().endswith(TEXTS):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 
 
-class LastLayers(nn.Module):
+class TailLayers(nn.Module):
     """The layers of a timm model from the output of ``after`` to ``forward_features``.
 
     The statistics of batch norm and the weights of grouped convolutions, such as depthwise ones, are frozen.

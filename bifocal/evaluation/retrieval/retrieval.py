@@ -21,7 +21,7 @@ from bifocal.metrics import chance_precision, chance_report, protocol_precision,
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from bifocal.metrics.retrieval.precision import PRECISIONS
 from bifocal.report.charts import bar_chart, line_chart
-from bifocal.report.sections import Answer, AnswerList, Badge, Chart, Query, QueryList, Section
+from bifocal.report.sections import Answer, AnswerList, Badge, Chart, QueryList, ReportQuery, Section
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
 NOTE = (
@@ -181,7 +181,7 @@ class _Examples:
         """Return the image row of each query of both directions."""
         return self.image_rows, self.image_of[self.caption_rows]
 
-    def image_query(self, query: int) -> Query:
+    def image_query(self, query: int) -> ReportQuery:
         """Return image query number ``query`` with its first captions."""
         row = self.image_rows[query : query + 1]
         fold = next(fold for fold in self.ranked.folds if (fold.images == row).any())
@@ -193,9 +193,9 @@ class _Examples:
         missing = "" if any(answer.correct for answer in answers) else f"Correct: {' · '.join(correct[:2])}"
         image = self.thumbnails.uri(self.image_ids[int(row)])
         badge = _rank_badge(self.caption_ranks[query])
-        return Query([AnswerList(answers)], "Captions", image, badge, missing)
+        return ReportQuery([AnswerList(answers)], "Captions", image, badge, missing)
 
-    def caption_query(self, query: int) -> Query:
+    def caption_query(self, query: int) -> ReportQuery:
         """Return caption query number ``query`` with its first images."""
         column = self.caption_rows[query : query + 1]
         fold = next(fold for fold in self.ranked.folds if (fold.captions == column).any())
@@ -204,7 +204,7 @@ class _Examples:
             for score, row in top_answers(self.ranked.scores(fold.images, column)[:, 0], fold.images)
         ]
         badge = _rank_badge(self.image_ranks[query])
-        return Query([AnswerList(answers)], self.texts[int(column)], badge=badge)
+        return ReportQuery([AnswerList(answers)], self.texts[int(column)], badge=badge)
 
 
 def top_answers(scores: Tensor, rows: Tensor, count: int = ANSWERS) -> list[tuple[float, int]]:

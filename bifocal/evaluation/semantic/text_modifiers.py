@@ -15,7 +15,7 @@ from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_preci
 from bifocal.models.phrase_locator import embed_texts
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Answer, AnswerList, Query, QueryList, Section
+from bifocal.report.sections import Answer, AnswerList, QueryList, ReportQuery, Section
 from bifocal.text import tokenize
 
 WORDS, QUERIES_PER_WORD, R = 12, 20, 10
@@ -113,7 +113,7 @@ def modifier_examples(
     image_ids: Sequence[str],
     thumbnails: Thumbnails,
     seed: int,
-) -> list[Query]:
+) -> list[ReportQuery]:
     """Return for each word a query image without it, and the first answers without and with the word."""
     queries = []
     random = np.random.default_rng(seed)
@@ -129,5 +129,5 @@ def modifier_examples(
                 for score, answer in top_answers(scores, torch.arange(len(images)), SHOWN_ANSWERS)
             ]
             results.append(AnswerList(answers, label))
-        queries.append(Query(results, f"+ “{word}”", thumbnails.uri(image_ids[row])))
+        queries.append(ReportQuery(results, f"+ “{word}”", thumbnails.uri(image_ids[row])))
     return queries

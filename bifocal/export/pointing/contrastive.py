@@ -32,7 +32,7 @@ class Patches(nn.Module):
         return self.head.patches(self.network.visual, self.backbone.normalize(pixels))
 
 
-class Phrases(nn.Module):
+class PhraseTower(nn.Module):
     """Vectors (B, d) of phrases from padded ids (B, context length)."""
 
     def __init__(self, backbone: OpenClipBackbone) -> None:
@@ -96,7 +96,7 @@ def _export_phrases(description: Mapping[str, Any], weights: Path, head: MaskCLI
     backbone = load_towers(description, weights, head)
     shapes: dict[str, Shape] = {"ids": ("batch", backbone.context_length)}
     ids = torch.ones(3, backbone.context_length, dtype=torch.int64)
-    write_graph(Phrases(backbone).eval(), [ids], shapes, ["vectors"], file)
+    write_graph(PhraseTower(backbone).eval(), [ids], shapes, ["vectors"], file)
     check_shapes(file, shapes)
 
 
@@ -110,6 +110,6 @@ def _compare(backbone: OpenClipBackbone, head: MaskCLIP, folder: Path, seed: int
     def ids(batch: int, length: int) -> tuple[Tensor]:
         return (tower.example(batch, length, generator)[0],)
 
-    patches, phrases = Patches(backbone, head).eval(), Phrases(backbone).eval()
+    patches, phrases = Patches(backbone, head).eval(), PhraseTower(backbone).eval()
     yield from compare_graph("patches", folder / PATCHES, patches, images, lengths=(1,), least_scale=1.0)
     yield from compare_graph("phrases", folder / PHRASES, phrases, ids, least_scale=1.0)

@@ -32,7 +32,7 @@ from bifocal.search.item_ids import ItemIds
 from bifocal.search.vectors import Vectors
 
 
-class Regions(NamedTuple):
+class CollectionRegions(NamedTuple):
     """Vectors (R, d) in the joint space of the regions of one image, and their boxes x0 y0 x1 y1 in its pixels."""
 
     vectors: NDArray[np.float16]
@@ -105,14 +105,14 @@ class Collection:
         captions: list[str] = self.items.column("captions")[row].as_py()
         return captions
 
-    def regions(self, row: int) -> Regions | None:
+    def regions(self, row: int) -> CollectionRegions | None:
         """Return the regions of an item; None if the collection has no regions, or the item is deleted."""
         shard = int(self._shard[row])
         if self.description.region_dimension is None or shard < 0:
             return None
         offsets, vectors, boxes = self._region_files[shard]
         start, end = offsets[self._row[row]], offsets[self._row[row] + 1]
-        return Regions(vectors[start:end], boxes[start:end])
+        return CollectionRegions(vectors[start:end], boxes[start:end])
 
     @property
     def _counts(self) -> Sequence[tuple[int, int]]:

@@ -18,7 +18,7 @@ from bifocal.serving.canary.services import read_reports
 from bifocal.serving.service.settings import read_keys
 from components.cluster.canary.spec import VERDICT, CanaryParams
 from runtime.artifacts import write_json
-from runtime.mlflow import Version, alias_lock, get_version, get_version_number, log_online_decision, withdraw
+from runtime.mlflow import RegisteredVersion, alias_lock, get_version, get_version_number, log_online_decision, withdraw
 from runtime.mlflow.releases.store import read_digest
 from runtime.notices import report as notice
 from runtime.s3.storage import Storage
@@ -89,7 +89,7 @@ def wait_for_decision(look: Look, rule: Rule, hours: float) -> tuple[Report | No
         sleep(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
 
 
-def log_decision(model: Registered, report: Report, decision: Decision) -> tuple[Version, dict[str, Any]]:
+def log_decision(model: Registered, report: Report, decision: Decision) -> tuple[RegisteredVersion, dict[str, Any]]:
     """Log a decision with the candidate, which is withdrawn if the rule says so; return the candidate and the record.
 
     Raises:
@@ -109,7 +109,7 @@ def log_decision(model: Registered, report: Report, decision: Decision) -> tuple
     return version, record
 
 
-def _candidate(model: Registered, report: Report) -> Version:
+def _candidate(model: Registered, report: Report) -> RegisteredVersion:
     if report.candidate.version is None:
         raise ValueError("the service does not compare registered versions")
     champion = get_version(model.model, model.champion)

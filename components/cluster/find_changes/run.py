@@ -12,7 +12,7 @@ from bifocal.evaluation.rank_tables import TRAINING_IMAGES, training_hashes
 from bifocal.progress import log_line
 from components.cluster.find_changes.spec import CHANGED, FindChangesParams
 from runtime.artifacts import artifact_hash
-from runtime.mlflow import Version, get_version, version_tags
+from runtime.mlflow import RegisteredVersion, get_version, version_tags
 
 
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     return _decide(False, change, f"{compared}, less than {params.least:.1%}: nothing to train")
 
 
-def _training_images(version: Version) -> frozenset[str]:
+def _training_images(version: RegisteredVersion) -> frozenset[str]:
     with TemporaryDirectory() as folder:
         return frozenset(pd.read_parquet(version.download_evaluation(TRAINING_IMAGES, Path(folder)))["content"])
 

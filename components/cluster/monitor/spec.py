@@ -10,7 +10,7 @@ Change = Annotated[float, Field(ge=0, le=2)]
 Size = Annotated[int, Field(ge=2)]
 
 
-class SampleSizes(StrictModel):
+class SampleSizeParams(StrictModel):
     """Largest samples."""
 
     reference_images: Size
@@ -29,7 +29,7 @@ class MonitorPolicy(StrictModel):
         default=False, description="whether the reference has the sentences of users, or their hashes"
     )
     keep_days: Annotated[int, Field(ge=0)] | None = Field(default=None, description="age at which it loses them")
-    sample: SampleSizes
+    sample: SampleSizeParams
     least_change: dict[str, Change] = Field(description="by name of a test, see ``bifocal.monitoring.TESTS``")
 
 

@@ -16,7 +16,7 @@ from runtime.notices import report
 
 
 @dataclass(frozen=True)
-class Decision:
+class PromotionDecision:
     """Whether the candidate became the champion; ``docs/promotion.md`` describes the record."""
 
     accepted: bool
@@ -45,7 +45,7 @@ def promote(
     number: int | None = None,
     force: str = "",
     decide_only: bool = False,
-) -> Decision:
+) -> PromotionDecision:
     """Compare the candidate with the champion, log the decision, and move the aliases if it is promoted.
 
     ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons
@@ -61,7 +61,7 @@ def promote(
         champion = get_version(policy.model, policy.champion)
         if champion == candidate:
             reason = f"version {candidate.number} already is the champion"
-            return Decision(False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
+            return PromotionDecision(False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
         tags = version_tags(candidate)
         checks, result = registry_checks(tags, policy.allow_dirty), Assessment()
         if champion and not decide_only:
@@ -87,13 +87,13 @@ def promote(
             answer, aliases = "forced" if force else "yes", {"champion": policy.champion, "previous": policy.previous}
             make_champion(candidate, **aliases, answer=answer, file=file)
             record["promoted"] = True
-    decision = Decision(accepted, bool(record["promoted"]), result.reasons, record)
+    decision = PromotionDecision(accepted, bool(record["promoted"]), result.reasons, record)
     if decision.promoted or not accepted:
         report(_notice(policy, decision), "green" if decision.promoted else "red")
     return decision
 
 
-def _notice(policy: PromotionPolicy, decision: Decision) -> str:
+def _notice(policy: PromotionPolicy, decision: PromotionDecision) -> str:
     """Return one sentence on a promoted or refused version."""
     candidate, champion = decision.record["candidate"], decision.record["champion"]
     verdict = "is the champion now" if decision.promoted else "was not promoted"

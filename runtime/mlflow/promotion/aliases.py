@@ -15,7 +15,7 @@ import mlflow
 from runtime.mlflow.connection import connect
 from runtime.mlflow.promotion.journal import VETO
 from runtime.mlflow.promotion.lock import check_lock, promotion_lock
-from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, get_version_number, version_tags
+from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion, get_version, get_version_number, version_tags
 
 PLAN = "promotion.plan"
 MAX_REASON = 2000
@@ -83,7 +83,7 @@ def move_alias(model: str, alias: str, number: int | None) -> None:
         )
 
 
-def make_champion(candidate: Version, *, champion: str, previous: str, answer: str, file: str) -> None:
+def make_champion(candidate: RegisteredVersion, *, champion: str, previous: str, answer: str, file: str) -> None:
     """Move ``champion`` to ``candidate`` and ``previous`` to the replaced champion; lift a veto and log ``answer``.
 
     ``file`` is the record of the decision.

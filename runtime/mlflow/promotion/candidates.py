@@ -13,7 +13,7 @@ from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from runtime.artifacts import artifact_hash
 from runtime.mlflow.promotion.journal import VETO, read_looks
-from runtime.mlflow.registry import RELEASE_TAG, Version
+from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion
 
 
 def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
@@ -26,7 +26,7 @@ def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
     ]
 
 
-def release_check(candidate: Version, tags: Mapping[str, str], champion: Mapping[str, str]) -> Check:
+def release_check(candidate: RegisteredVersion, tags: Mapping[str, str], champion: Mapping[str, str]) -> Check:
     """Check that the candidate has a release if the champion has one: a service cannot load a model without it."""
     missing = RELEASE_TAG in champion and RELEASE_TAG not in tags
     reason = f"version {candidate.number} has no release, the champion has one: run python -m pipelines release"
@@ -34,7 +34,11 @@ def release_check(candidate: Version, tags: Mapping[str, str], champion: Mapping
 
 
 def assess_versions(
-    candidate: Version, champion: Version | None, tags: Mapping[str, str], criteria: Criteria, *artifacts: Path
+    candidate: RegisteredVersion,
+    champion: RegisteredVersion | None,
+    tags: Mapping[str, str],
+    criteria: Criteria,
+    *artifacts: Path,
 ) -> Assessment:
     """Rank the candidate, with these ``tags``, and the champion on the artifacts ``dataset`` and ``features``."""
     tables, features = read_dataset(artifacts[0]), artifacts[1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.mlflow.connection import connect
 from runtime.mlflow.promotion.lock import check_lock
-from runtime.mlflow.registry import Version, registered_versions
+from runtime.mlflow.registry import RegisteredVersion, registered_versions
 
 VETO, LOOK = "promotion.veto", "promotion.look."
 MAX_TAG = 4900
@@ -29,7 +29,7 @@ def read_looks(model: str) -> list[dict[str, Any]]:
     return looks
 
 
-def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> str:
+def log_promotion(candidate: RegisteredVersion, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> str:
     """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the candidate; return the
     name of the record's file. ``make_champion`` logs that an accepted version was promoted.
     """
@@ -48,13 +48,13 @@ def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[s
     return file
 
 
-def log_online_decision(candidate: Version, champion: int | None, record: Mapping[str, Any]) -> None:
+def log_online_decision(candidate: RegisteredVersion, champion: int | None, record: Mapping[str, Any]) -> None:
     """Log a decision on the searches of clients, with its ``verdict``: the tag ``promotion.online`` and a file."""
     tags = {"promotion.online": str(record["verdict"])}
     candidate.log_decision(tags, f"promotion/online_against_{champion}.json", record)
 
 
-def withdraw(version: Version, reason: str) -> None:
+def withdraw(version: RegisteredVersion, reason: str) -> None:
     """Veto a version that was worse on searches of clients, keep its aliases; ``OSError`` if the lock is lost."""
     check_lock(version.model)
     text = f"withdrawn: {reason}"[:MAX_TAG]

@@ -14,7 +14,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.promotion.aliases import alias_lock
 from runtime.mlflow.promotion.lock import check_lock
-from runtime.mlflow.registry import DELETED_TAG, ONNX_TAG, RELEASE_TAG, Version, registered_versions
+from runtime.mlflow.registry import DELETED_TAG, ONNX_TAG, RELEASE_TAG, RegisteredVersion, registered_versions
 from runtime.mlflow.releases.release import DESCRIPTION
 from runtime.mlflow.releases.store import FOLDER, LOCK_TIMEOUT
 
@@ -32,7 +32,7 @@ class FormerFiles:
         since: None if they were needed until now.
     """
 
-    version: Version
+    version: RegisteredVersion
     digest: str
     since: datetime | None
 
@@ -77,7 +77,7 @@ def former_files(model: str, newest: int) -> list[FormerFiles]:
             digests = [PurePosixPath(entry.path).name for entry in entries if entry.is_dir]
             for digest in [*digests, ""]:
                 if (version.run_id, digest) not in needed and (digest or _has_own_model(client, version)):
-                    former = Version(model, int(version.version), str(version.run_id))
+                    former = RegisteredVersion(model, int(version.version), str(version.run_id))
                     since = version.tags.get(FormerFiles(former, digest, None).tag)
                     found.append(FormerFiles(former, digest, datetime.fromisoformat(since) if since else None))
     return found

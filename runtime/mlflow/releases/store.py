@@ -13,7 +13,7 @@ from bifocal.search.collection.format import ITEMS
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.promotion.lock import check_lock, promotion_lock
-from runtime.mlflow.registry import ONNX_TAG, RELEASE_TAG, Version
+from runtime.mlflow.registry import ONNX_TAG, RELEASE_TAG, RegisteredVersion
 from runtime.mlflow.releases.deletions import read_deletions, without_deleted
 from runtime.mlflow.releases.release import (
     BANK,
@@ -31,7 +31,7 @@ LOCK_TIMEOUT = 3600.0
 
 
 def log_release(
-    version: Version, onnx: Path, collection: Path, index: Path, embedding: Path, *, former: str | None = None
+    version: RegisteredVersion, onnx: Path, collection: Path, index: Path, embedding: Path, *, former: str | None = None
 ) -> bool:
     """Give a version the release of these artifacts, without the deleted items of the model, unless it has equal
     contents (``Release.equals``); return whether files were logged. ``former`` is the release that was updated.
@@ -65,7 +65,7 @@ def log_release(
         return not logged
 
 
-def _replace_digest(version: Version, former: str | None, digest: str) -> None:
+def _replace_digest(version: RegisteredVersion, former: str | None, digest: str) -> None:
     """Set the tag of the release, unless another process has changed it since it was ``former``."""
     client = connect()
     present = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
@@ -78,17 +78,17 @@ def _replace_digest(version: Version, former: str | None, digest: str) -> None:
     client.set_model_version_tag(version.model, str(version.number), RELEASE_TAG, digest)
 
 
-def find_version(model: str, onnx_hash: str) -> Version:
+def find_version(model: str, onnx_hash: str) -> RegisteredVersion:
     """Return the latest version of a registered model that has an artifact ``onnx``."""
     with mlflow_errors_as_oserror():
         equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
         found = connect().search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
     if not found:
         raise ValueError(f"no version of {model} has this model: run python -m pipelines register first")
-    return Version(model, int(found[0].version), str(found[0].run_id))
+    return RegisteredVersion(model, int(found[0].version), str(found[0].run_id))
 
 
-def read_digest(version: Version) -> str:
+def read_digest(version: RegisteredVersion) -> str:
     """Return the hash of a version's release."""
     with mlflow_errors_as_oserror():
         digest = connect().get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
@@ -100,7 +100,7 @@ def read_digest(version: Version) -> str:
     return str(digest)
 
 
-def download_release(version: Version, digest: str, folder: Path) -> tuple[Path, Path]:
+def download_release(version: RegisteredVersion, digest: str, folder: Path) -> tuple[Path, Path]:
     """Download a release with its model to ``folder`` and verify all hashes; return both folders, the graphs first."""
     with mlflow_errors_as_oserror():
         connect()
@@ -119,7 +119,7 @@ def download_release(version: Version, digest: str, folder: Path) -> tuple[Path,
     return graphs, Path(path)
 
 
-def released_items(version: Version) -> frozenset[tuple[str, str]]:
+def released_items(version: RegisteredVersion) -> frozenset[tuple[str, str]]:
     """Return id and content of the items in a version's release, without the deleted items of the model."""
     path, deleted = f"{FOLDER}/{read_digest(version)}/{COLLECTION}/{ITEMS}", read_deletions(version.model)
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def released_items(version: Version) -> frozenset[tuple[str, str]]:
     return frozenset((name, content) for name, content, gone in rows if not gone and name not in deleted)
 
 
-def _read_release(version: Version, digest: str, folder: Path) -> Release:
+def _read_release(version: RegisteredVersion, digest: str, folder: Path) -> Release:
     folder.mkdir()
     mlflow.artifacts.download_artifacts(
         run_id=version.run_id, artifact_path=f"{FOLDER}/{digest}/{DESCRIPTION}", dst_path=str(folder)
@@ -137,6 +137,6 @@ def _read_release(version: Version, digest: str, folder: Path) -> Release:
     return Release.read(next(folder.rglob(DESCRIPTION)).parent)
 
 
-def _check_model(version: Version, release: Release, model: str) -> None:
+def _check_model(version: RegisteredVersion, release: Release, model: str) -> None:
     if model != release.model:
         raise ValueError(f"the release belongs to another model than version {version.number} of {version.model}")

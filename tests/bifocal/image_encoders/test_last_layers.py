@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from bifocal.backbones.timm.trainable import LastLayers
+from bifocal.backbones.timm.trainable import TailLayers
 from bifocal.export.encoders import export_encoder
 from bifocal.export.graphs.parity import compare_encoder
 from bifocal.features import RegionBatch
@@ -36,7 +36,7 @@ def test_the_rest_of_the_network_equals_the_network(name: str, after: str) -> No
     hook = network.get_submodule(after).register_forward_hook(lambda module, inputs, output: outputs.append(output))
     expected = network.forward_features(torch.rand(2, 3, SIZE, SIZE))
     hook.remove()
-    rest = LastLayers(network, after)
+    rest = TailLayers(network, after)
     torch.testing.assert_close(rest(outputs[0])[0], expected, rtol=0, atol=0)
     assert sum(weights.numel() for weights in rest.parameters()) < sum(w.numel() for w in network.parameters())
 
@@ -44,9 +44,9 @@ def test_the_rest_of_the_network_equals_the_network(name: str, after: str) -> No
 def test_a_layer_that_is_no_step_is_refused() -> None:
     network = timm.create_model("resnet10t", num_classes=0)
     with pytest.raises(ValueError, match="ResNet has no layer 'layer9'"):
-        LastLayers(network, "layer9")
+        TailLayers(network, "layer9")
     with pytest.raises(ValueError, match=r"layer3\.0\.conv1 is not a step of ResNet\.forward_features"):
-        LastLayers(network, "layer3.0.conv1")
+        TailLayers(network, "layer3.0.conv1")
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_outputs_of_further_layers_are_those_of_the_network(name: str, after: st
         )
     last = network.forward_features(torch.rand(2, 3, SIZE, SIZE))
     expected = dict(outputs)
-    found = LastLayers(network, after, also)(expected[after])
+    found = TailLayers(network, after, also)(expected[after])
     for value, other in zip(found, [*(expected[layer] for layer in also), last], strict=True):
         torch.testing.assert_close(value, other, rtol=0, atol=0)
     with pytest.raises(ValueError, match="'layer9' is not a step"):
-        LastLayers(network, after, ["layer9"])
+        TailLayers(network, after, ["layer9"])
 
 
 def test_further_layers_join_the_mean(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_signed_power_has_the_gradient_of_its_formula(power: float) -> None:
 
 
 def test_depthwise_convolutions_keep_their_weights() -> None:
-    layers = LastLayers(timm.create_model("tf_efficientnet_lite0", num_classes=0), "blocks.5.1")
+    layers = TailLayers(timm.create_model("tf_efficientnet_lite0", num_classes=0), "blocks.5.1")
     frozen = {name for name, weights in layers.named_parameters() if not weights.requires_grad}
     assert frozen == {name for name, _ in layers.named_parameters() if "conv_dw" in name}
 

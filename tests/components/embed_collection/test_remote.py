@@ -8,7 +8,7 @@ import pytest
 
 from bifocal.search.collection.collection import Collection
 from runtime.s3.errors import StorageError
-from runtime.s3.remote_images import RemoteImages
+from runtime.s3.remote_images import S3Images
 from runtime.s3.storage import Storage
 from tests.broken_s3 import Faults
 from tests.components.embed_collection.conftest import SCENES, embed
@@ -83,7 +83,7 @@ def test_a_cut_body_is_read_again_and_a_replaced_object_is_an_error(
     photos: Path, names: list[str], faults: Faults, tmp_path: Path
 ) -> None:
     listed = Storage().objects(ADDRESS)
-    images = RemoteImages(ADDRESS, tmp_path / "copies", listed)
+    images = S3Images(ADDRESS, tmp_path / "copies", listed)
     faults.planned["GET"] = ["close", "close"]
     assert images.open(names[0]).read_bytes() == (photos / names[0]).read_bytes()
     assert images.state(names[0]) != images.state(names[1])

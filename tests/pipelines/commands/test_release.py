@@ -116,7 +116,7 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
 ) -> None:
     import mlflow
 
-    from runtime.mlflow.registry import Version
+    from runtime.mlflow.registry import RegisteredVersion
     from runtime.mlflow.releases.store import find_version, log_release
 
     first, second = runs
@@ -134,7 +134,7 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
         find_version("bifocal", "0" * 64)
     client = mlflow.MlflowClient()
     with monkeypatch.context() as without_download:
-        without_download.delattr(Version, "download_graphs")
+        without_download.delattr(RegisteredVersion, "download_graphs")
         for run in runs:
             add_release(run)
     client.set_model_version_tag("bifocal", "1", "hash.onnx", artifact_hash(second / ONNX))

@@ -14,7 +14,7 @@ from pipelines.__main__ import main
 from pipelines.commands.cluster import Pipeline
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.preflight import (
-    Subject,
+    PreflightSubject,
     check_all,
     check_buckets,
     check_images,
@@ -41,12 +41,12 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def subject(namespace: str | None = None, revision: str = REVISION, nodes: int = 1, **changes: Any) -> Subject:
+def subject(namespace: str | None = None, revision: str = REVISION, nodes: int = 1, **changes: Any) -> PreflightSubject:
     """Return the default pipeline with changes of resources.yaml."""
     values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), changes)
     values["steps"]["train_embedding"]["nodes"] = nodes
     values["steps"] = {name: {**values["default"], **step} for name, step in values["steps"].items()}
-    return Subject([VALUES], resources.Resources.model_validate(values), revision, namespace, ["train"])
+    return PreflightSubject([VALUES], resources.Resources.model_validate(values), revision, namespace, ["train"])
 
 
 def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,14 @@ import pytest
 from components.catalog import pipeline_components
 from pipelines.kubeflow.flows import SEARCH, FlowName, stages_of
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from tests.pipelines.compiled import compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 TRAINING = {stage.name for stage in pipeline_components()} - {"prepare_dataset", *SEARCH}
 
 
-def execute(flow: FlowName, folder: Path, **parameters: str) -> tuple[FakeEngine, dict[str, State]]:
+def execute(flow: FlowName, folder: Path, **parameters: str) -> tuple[FakeEngine, dict[str, TaskState]]:
     """Run a flow; return its engine and the final states."""
     engine = FakeEngine(parameters=parameters)
     text = compile_text(push=False, flow=flow)
@@ -31,7 +31,7 @@ def state_of_line(engine: FakeEngine) -> str:
 def test_data_without_changes_are_not_trained_on(tmp_path: Path) -> None:
     engine, states = execute("retrain", tmp_path, changed="false")
     assert engine.started == ["fingerprint", "prepare_dataset", "find_changes", "notify"]
-    assert states["if-changed"] is State.CANCELED
+    assert states["if-changed"] is TaskState.CANCELED
     assert state_of_line(engine) == "COMPLETE"
 
 
@@ -40,7 +40,7 @@ def test_a_refused_model_embeds_nothing(tmp_path: Path) -> None:
     assert set(engine.started) == {*TRAINING, "fingerprint", "prepare_dataset", "find_changes", "promote", "notify"}
     assert engine.started.count("promote") == 1
     assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":true') == 1
-    assert states["if-accepted"] is State.CANCELED
+    assert states["if-accepted"] is TaskState.CANCELED
     assert state_of_line(engine) == "COMPLETE"
 
 
@@ -48,8 +48,8 @@ def test_an_accepted_model_is_released_and_then_promoted_and_a_failure_is_contin
     engine = FakeEngine({"release": 99}, {"changed": "true", "accepted": "true"})
     text = compile_text(push=False, flow="retrain")
     states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
-    assert states["release"] is State.FAILED
-    assert states["promote-2"] is State.OMITTED
+    assert states["release"] is TaskState.FAILED
+    assert states["promote-2"] is TaskState.OMITTED
     assert engine.started.count("promote") == 1
     assert state_of_line(engine) == "FAILED"
     engine, states = execute("retrain", tmp_path, changed="true", accepted="true")

@@ -9,17 +9,17 @@ import pytest
 
 from pipelines.kubeflow.flows import FlowName
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from tests.pipelines.compiled import SMALL_VALUES, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 FOLDER = Path(__file__).parents[2] / "cluster" / "recorded"
 GRAPHS = {"condition-2": "if-changed", "condition-3": "if-accepted", "condition-4": "if-not-worse"}
 PHASES = {
-    State.COMPLETE: "Succeeded",
-    State.FAILED: "Failed",
-    State.CANCELED: "Skipped",
-    State.OMITTED: "Omitted",
+    TaskState.COMPLETE: "Succeeded",
+    TaskState.FAILED: "Failed",
+    TaskState.CANCELED: "Skipped",
+    TaskState.OMITTED: "Omitted",
 }
 # Kubeflow's own artifact, which the launcher writes.
 LOGS = "executor-logs"

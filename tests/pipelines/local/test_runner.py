@@ -17,7 +17,7 @@ from pipelines.local import runner
 from pipelines.local.engine import Exit, Pod
 from pipelines.local.host_engine import HostEngine
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
@@ -43,7 +43,7 @@ class InterruptedEngine(FakeEngine):
 
 def execute(
     folder: Path, engine: FakeEngine, parallel: int = 1, revision: str = REVISION
-) -> tuple[dict[str, State], list[float]]:
+) -> tuple[dict[str, TaskState], list[float]]:
     """Run the default pipeline; return the final states and the delays before retries."""
     delays: list[float] = []
     text = compile_text(push=False).replace(REVISION, revision)
@@ -55,7 +55,7 @@ def test_every_step_runs_once_after_the_writers_of_its_inputs(tmp_path: Path, pa
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine, parallel)
     assert set(states) == {*TASKS, "fingerprint", "notify"}
-    assert set(states.values()) == {State.COMPLETE}
+    assert set(states.values()) == {TaskState.COMPLETE}
     assert sorted(engine.started) == sorted([*STAGES, "fingerprint", "notify"])
     for stage in pipeline_components():
         for name in stage.inputs:
@@ -71,7 +71,7 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
 ) -> None:
     engine = FakeEngine({"vectorize_captions": 99})
     states, delays = execute(tmp_path, engine)
-    assert states["vectorize-captions"] is State.FAILED
+    assert states["vectorize-captions"] is TaskState.FAILED
     dependents = {
         "train-embedding",
         "evaluate",
@@ -82,7 +82,7 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
         "release",
         "promote",
     }
-    assert {name for name, state in states.items() if state is State.OMITTED} == dependents
+    assert {name for name, state in states.items() if state is TaskState.OMITTED} == dependents
     assert not dependents & {name.replace("_", "-") for name in engine.started}
     assert engine.started.count("vectorize_captions") == 1 + STEP.retries
     first = float(STEP.retry_delay)
@@ -97,7 +97,7 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
 def test_a_step_that_succeeds_on_its_last_retry_does_not_fail_the_run(tmp_path: Path) -> None:
     engine = FakeEngine({"evaluate": STEP.retries})
     states, _ = execute(tmp_path, engine)
-    assert states["evaluate"] is State.COMPLETE
+    assert states["evaluate"] is TaskState.COMPLETE
     assert engine.messages["notify"]["inputs"]["parameterValues"]["status"]["state"] == "COMPLETE"
 
 
@@ -108,8 +108,8 @@ def test_a_second_run_continues_after_the_last_finished_step(tmp_path: Path) -> 
     again = ["fingerprint", "train_embedding", "evaluate", "export_onnx", "register_model", "promote", "notify"]
     again += ["embed_collection", "build_index", "release"]
     assert sorted(engine.started) == sorted(again)
-    assert states["prepare-dataset"] is State.CACHED
-    assert set(states.values()) == {State.COMPLETE, State.CACHED}
+    assert states["prepare-dataset"] is TaskState.CACHED
+    assert set(states.values()) == {TaskState.COMPLETE, TaskState.CACHED}
 
 
 def test_a_second_run_takes_every_stage_from_the_cache(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_second_run_takes_every_stage_from_the_cache(tmp_path: Path) -> None:
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine)
     assert sorted(engine.started) == ["fingerprint", "notify", "promote", "register_model", "release"]
-    assert states["evaluate"] is State.CACHED  # also its scores, which have no file
+    assert states["evaluate"] is TaskState.CACHED  # also its scores, which have no file
 
 
 def test_another_image_runs_every_step_again(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_another_image_runs_every_step_again(tmp_path: Path) -> None:
     engine = FakeEngine(digest="second")
     states, _ = execute(tmp_path, engine)
     assert sorted(engine.started) == sorted([*STAGES, "fingerprint", "notify"])
-    assert State.CACHED not in states.values()
+    assert TaskState.CACHED not in states.values()
 
 
 def test_interrupt_kills_the_running_step_and_starts_no_other(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_an_output_that_kubeflow_rejects_fails_the_task(tmp_path: Path, text: st
             return ended
 
     states, _ = execute(tmp_path, Engine())
-    assert states["prepare-dataset"] is State.FAILED
-    assert states["extract-features"] is State.OMITTED
+    assert states["prepare-dataset"] is TaskState.FAILED
+    assert states["extract-features"] is TaskState.OMITTED
 
 
 TOO_MUCH = """
@@ -202,7 +202,7 @@ def test_a_step_that_lacks_memory_is_named_with_its_peak_and_its_limit(
             return HostEngine({}).run(replace(pod, command=["python", "-c", TOO_MUCH], timeout=60.0))
 
     states, _ = execute(tmp_path, Engine())
-    assert states["evaluate"] is State.FAILED
+    assert states["evaluate"] is TaskState.FAILED
     expected = r"evaluate failed after \d attempts: killed \(exit code -9\), mostly because memory is short; memory: "
     found = re.search(expected + r"peak (\S+) GiB, limit (\S+) GiB", capsys.readouterr().out)
     assert found is not None

@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from runtime.s3.checkpoints import FOLDER, MINUTES
 from tests.pipelines.compiled import SMALL_VALUES, compile_text
 from tests.pipelines.local.pods import USER, PodEngine, isolation_skip_reason
@@ -79,7 +79,7 @@ def test_a_training_goes_on_after_kills_and_a_step_that_is_always_killed_fails_t
 ) -> None:
     engine.kill = Kills(() if LONG else ("evaluate", "export_onnx"))
     states = LocalRun(small_pipeline(), tmp_path, engine, sleep=lambda seconds: None).execute()
-    assert states["train-embedding"] is State.COMPLETE, outputs(tmp_path)
+    assert states["train-embedding"] is TaskState.COMPLETE, outputs(tmp_path)
     for killed in ("pretrain-sorter", "train-embedding"):
         assert {path.name for path in (tmp_path / killed).glob("log-*")} == {"log-0.txt", "log-1.txt"}
         assert len([*(tmp_path / killed / "attempts").iterdir()]) == 1
@@ -89,21 +89,21 @@ def test_a_training_goes_on_after_kills_and_a_step_that_is_always_killed_fails_t
     if LONG:
         check_outcome(tmp_path, states)
         second = LocalRun(small_pipeline(), tmp_path, engine, sleep=lambda seconds: None).execute()
-        assert {name for name, state in second.items() if state is not State.CACHED} == {
+        assert {name for name, state in second.items() if state is not TaskState.CACHED} == {
             "fingerprint", "register-model", "release", "promote", "notify",
         }  # fmt: skip
         where = "`pretrain_sorter` and `train_embedding` of the flow train"
         record(record_property, "a pod killed", where, "its next attempt goes on; a second run takes it from the cache")
         return
-    assert states["evaluate"] is states["export-onnx"] is State.FAILED
-    assert states["register-model"] is states["promote"] is State.OMITTED
-    assert states["notify"] is State.COMPLETE, outputs(tmp_path)
+    assert states["evaluate"] is states["export-onnx"] is TaskState.FAILED
+    assert states["register-model"] is states["promote"] is TaskState.OMITTED
+    assert states["notify"] is TaskState.COMPLETE, outputs(tmp_path)
     assert len([*(tmp_path / "evaluate").glob("log-*")]) > 1
 
 
-def check_outcome(folder: Path, states: dict[str, State]) -> None:
+def check_outcome(folder: Path, states: dict[str, TaskState]) -> None:
     """Check the metrics, the registered version and the decision of a whole run."""
-    assert set(states.values()) == {State.COMPLETE}, outputs(folder)
+    assert set(states.values()) == {TaskState.COMPLETE}, outputs(folder)
     metrics = json.loads((folder / "evaluate" / "metrics" / "metrics.json").read_text())
     assert metrics["images"] == SMALL_VALUES["prepare_dataset"]["corpus"]["test"]
     registration = json.loads((folder / "register-model" / "registration" / "registration.json").read_text())

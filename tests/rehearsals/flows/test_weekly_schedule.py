@@ -14,7 +14,7 @@ from components.__main__ import main as components
 from components.catalog import pipeline_components
 from pipelines.local.engine import Exit, Pod
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from runtime import parameters
 from tests.flickr8k_bucket import upload_scenes
 from tests.pipelines.compiled import REVISION, ROOT, SMALL_VALUES, compile_text
@@ -40,7 +40,7 @@ class ReadingEngine(FakeEngine):
         return Exit(result.exit_code)
 
 
-def weekly_run(folder: Path, revision: str = REVISION) -> dict[str, State]:
+def weekly_run(folder: Path, revision: str = REVISION) -> dict[str, TaskState]:
     """Run the schedule once; return the state of each task."""
     values = parameters.merge(SMALL_VALUES, {"prepare_dataset": {"corpus": CORPUS}})
     text = compile_text(values, push=False).replace(REVISION, revision)
@@ -49,7 +49,7 @@ def weekly_run(folder: Path, revision: str = REVISION) -> dict[str, State]:
 
 def test_a_schedule_trains_again_exactly_when_the_corpus_changed(s3: None, mlflow_store: str, tmp_path: Path) -> None:
     upload_scenes(tmp_path / "scenes", train=8, val=2, test=2)
-    assert set(weekly_run(tmp_path / "cluster").values()) == {State.COMPLETE}
+    assert set(weekly_run(tmp_path / "cluster").values()) == {TaskState.COMPLETE}
 
     upload_scenes(tmp_path / "again", train=8, val=2, test=2)  # the same bytes, with a new date
     unchanged = weekly_run(tmp_path / "cluster", revision=REVISION[::-1])  # another commit, which changed no stage
@@ -58,4 +58,4 @@ def test_a_schedule_trains_again_exactly_when_the_corpus_changed(s3: None, mlflo
     upload_scenes(tmp_path / "more", train=9, val=2, test=2)
     changed = weekly_run(tmp_path / "cluster")
     assert cached(changed) == {"pretrain-sorter"}  # the only stage that does not depend on the dataset
-    assert changed["train-embedding"] is State.COMPLETE
+    assert changed["train-embedding"] is TaskState.COMPLETE

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from bifocal.features.extractors import Grid
 from bifocal.progress import log_line
 from pipelines.local.runner import LocalRun
-from pipelines.local.task import State
+from pipelines.local.task import TaskState
 from pipelines.policies import load_promotion
 from runtime import parameters
 from tests.flickr8k_bucket import upload_scenes
@@ -40,7 +40,7 @@ def upload_weights(folder: Path) -> None:
     boto3.client("s3").upload_file(str(folder / WEIGHTS), "bucket", WEIGHTS)
 
 
-def weekly_run(folder: Path, store: str) -> tuple[dict[str, State], dict[str, Any], int]:
+def weekly_run(folder: Path, store: str) -> tuple[dict[str, TaskState], dict[str, Any], int]:
     """Run the schedule once; return the state of each task, the decision, and the number of versions."""
     with patch("pipelines.kubeflow.flows.load_promotion", return_value=POLICY):
         text = compile_text(parameters.merge(SMALL_VALUES, CHANGES), push=False)
@@ -56,7 +56,7 @@ def test_a_version_for_each_change_of_the_corpus(s3: None, mlflow_store: str, tm
     upload_weights(tmp_path)
     upload_scenes(tmp_path / "scenes", train=40, val=12, test=12)
     states, first, versions = weekly_run(tmp_path / "cluster", mlflow_store)
-    assert set(states.values()) == {State.COMPLETE}
+    assert set(states.values()) == {TaskState.COMPLETE}
     assert versions == 1
 
     states, _, versions = weekly_run(tmp_path / "cluster", mlflow_store)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from components.cluster.notify import run as notify
-from runtime.kubeflow.runs import RunState, parse_workflow
+from runtime.kubeflow.runs import PipelineState, parse_workflow
 from runtime.spec import Params
 
 RUN = "bifocal-x.root"
@@ -123,7 +123,7 @@ def test_a_run_that_succeeded_after_a_retry_or_from_the_cache_sends_no_notice(st
 
 def test_a_failed_driver_is_named() -> None:
     found = parse_workflow(workflow(node("fetch-driver", "Pod", "Error", "pod deleted"), phase="Error"), GRAPH)
-    assert found == RunState("Error", {"fetch-driver": "pod deleted"})
+    assert found == PipelineState("Error", {"fetch-driver": "pod deleted"})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.kubeflow.runs import RunState, parse_workflow
+from runtime.kubeflow.runs import PipelineState, parse_workflow
 
 FOLDER = Path(__file__).parents[3] / "cluster" / "recorded"
 GRAPH = "exit-handler-1"
@@ -26,7 +26,7 @@ def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
     assert attempts == ["FAILED", "SUCCEEDED"]
     reason = "main: Error (exit code 1)"
     failures = {f"{task}-driver": reason for task in ("extract-features", "vectorize-captions", "notify")}
-    assert parse_workflow(answer["workflow"], GRAPH) == RunState("Failed", failures)
+    assert parse_workflow(answer["workflow"], GRAPH) == PipelineState("Failed", failures)
 
 
 def test_a_driver_without_a_result_is_not_repeated_and_is_named() -> None:
@@ -48,7 +48,7 @@ def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) ->
     assert [pod["phase"] for pod in pods] == ["Failed"] * attempts
     status = answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]
     assert (status["state"], status["error"], status["pipelineTaskName"]) == ("RUNNING", {}, GRAPH)
-    assert parse_workflow(answer["workflow"], GRAPH) == RunState(
+    assert parse_workflow(answer["workflow"], GRAPH) == PipelineState(
         "Failed", {"evaluate": "main: OOMKilled (exit code 137)"}
     )
 
@@ -59,7 +59,7 @@ def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) ->
 def test_a_run_that_succeeded_has_no_reason_whatever_the_exit_task_got(name: str, state: str) -> None:
     answer = recorded(name)
     assert answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]["state"] == state
-    assert parse_workflow(answer["workflow"], GRAPH) == RunState("Succeeded", {})
+    assert parse_workflow(answer["workflow"], GRAPH) == PipelineState("Succeeded", {})
     assert not answer["notice"]
 
 

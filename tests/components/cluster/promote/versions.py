@@ -8,7 +8,7 @@ import mlflow
 import yaml
 
 from bifocal.datasets import Dataset
-from components.cluster.promote.run import Decision, promote
+from components.cluster.promote.run import PromotionDecision, promote
 from components.cluster.promote.spec import PromotionPolicy
 from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
@@ -36,7 +36,7 @@ def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0f
     return int(version.version)
 
 
-def decide(artifacts: Path, policy: PromotionPolicy = POLICY, **options: Any) -> Decision:
+def decide(artifacts: Path, policy: PromotionPolicy = POLICY, **options: Any) -> PromotionDecision:
     return promote(policy, artifacts / "dataset", artifacts / "features", **options)
 
 
