@@ -10,8 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from bifocal import registry
-from runtime.parameters import nested_models
-from runtime.spec import ClassRef, FromRegistry, find_mark
+from runtime.spec import ClassRef, FromRegistry, find_mark, nested_models
 
 NAMES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
@@ -35,8 +34,8 @@ def describe(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Par
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
         value, present = section.get(name), name in section
-        mark = find_mark([*field.metadata, field.annotation])
-        group = next((m for m in nested_models(field.annotation) if not issubclass(m, ClassRef)), None)
+        mark = find_mark(field)
+        group = next((model for model in nested_models(field) if not issubclass(model, ClassRef)), None)
         if mark is not None:
             members = _part_members(mark, value)
         elif group is not None:

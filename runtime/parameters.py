@@ -4,13 +4,13 @@ import inspect
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bifocal import registry
-from runtime.spec import Component, FromRegistry, Params, StrictModel, find_mark, marked_values
+from runtime.spec import Component, FromRegistry, Params, StrictModel, find_mark, marked_values, nested_models
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
@@ -165,14 +165,6 @@ def validate(
     return sections
 
 
-def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the pydantic models in a type, such as an optional group of values or a list of groups."""
-    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from nested_models(argument)
-
-
 def _explain(model: type[BaseModel], section: str, detail: Any) -> str:
     location = [str(step) for step in detail["loc"]]
     prefix = section if location != ["seed"] else ""
@@ -192,10 +184,10 @@ def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
         if step.isdecimal():
             continue
         field = model.model_fields.get(step)
-        inner = field and next(nested_models(field.annotation), None)
-        if inner is None:
+        inner = nested_models(field) if field else []
+        if not inner:
             break
-        model = inner
+        model = inner[0]
     return list(model.model_fields)
 
 
@@ -252,7 +244,7 @@ def build_parts(group: StrictModel, **available: Any) -> dict[str, Any]:
     """Return the values of a section or a group, with a built part for each reference, see ``registry.build``."""
     values = {name: getattr(group, name) for name in type(group).model_fields}
     for name, field in type(group).model_fields.items():
-        mark, value = find_mark([*field.metadata, field.annotation]), values[name]
+        mark, value = find_mark(field), values[name]
         if mark is not None and isinstance(value, list):
             values[name] = [registry.build(mark.package, ref, **available) for ref in value]
         elif mark is not None and value is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 Location = tuple[str | int, ...]
 """Keys and list positions that lead to a value of a section."""
@@ -174,16 +175,22 @@ def _marked(annotation: Any, value: Any, location: Location) -> Iterator[Leaf]:
             yield from _marked(option, value, location)
 
 
-def find_mark(annotations: Iterable[Any]) -> FromRegistry | None:
+def find_mark(field: FieldInfo) -> FromRegistry | None:
     """Return the mark of a reference to a part, also in a list or an optional value."""
-    for annotation in annotations:
-        if isinstance(annotation, FromRegistry):
-            return annotation
-        # The arguments of Annotated[ClassRef, mark], list[...] or X | None.
-        mark = find_mark(get_args(annotation))
-        if mark is not None:
-            return mark
-    return None
+    found = [*field.metadata, *_within(field.annotation)]
+    return next((entry for entry in found if isinstance(entry, FromRegistry)), None)
+
+
+def nested_models(field: FieldInfo) -> list[type[BaseModel]]:
+    """Return the models in the type of a field, such as an optional group of values or a list of groups."""
+    return [entry for entry in _within(field.annotation) if isinstance(entry, type) and issubclass(entry, BaseModel)]
+
+
+def _within(annotation: Any) -> Iterator[Any]:
+    """Yield a type, and the types and marks in it: the arguments of Annotated[ClassRef, mark], list[...], X | None."""
+    yield annotation
+    for argument in get_args(annotation):
+        yield from _within(argument)
 
 
 def _paths_of_ref(ref: Any, names: tuple[str, ...], location: Location) -> dict[Location, str]:

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from components.__main__ import main
 from components.catalog import all_components, configurable_components, pipeline_components
-from runtime.parameters import load, nested_models, validate
-from runtime.spec import ClassRef
+from runtime.parameters import load, validate
+from runtime.spec import ClassRef, nested_models
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ def descriptions(model: type[BaseModel]) -> Iterator[str]:
     for field in model.model_fields.values():
         assert field.description, f"{model.__name__} has a field without a description"
         yield field.description
-        for group in nested_models(field.annotation):
+        for group in nested_models(field):
             if not issubclass(group, ClassRef):
                 yield from descriptions(group)
 
