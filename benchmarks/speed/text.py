@@ -149,7 +149,7 @@ def tf_idf(report: Report, count: int) -> None:
 def elmo(report: Report, folder: Path) -> None:
     """Compare ELMo with torch's projected LSTM, which has neither clipping nor a character encoder."""
     from bifocal.text import Elmo
-    from bifocal.text.elmo.format import ElmoOptions
+    from bifocal.text.elmo import ElmoOptions
 
     models = {"published size": Elmo(ElmoOptions()).eval()}
     if folder.is_dir():

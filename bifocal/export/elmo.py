@@ -12,7 +12,7 @@ from bifocal.export.graphs.parity import BATCHES, LENGTHS, Parity, relative_diff
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.text.elmo import Elmo
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.text.vectorizers.contextual.elmo_layers import ElmoLayers
+from bifocal.text.vectorizers.elmo_layers import ElmoLayers
 
 GRAPH = "elmo.onnx"
 WORDS = ("a", "dog", "runs", "on", "the", "grass", "t-shirt", "café", "犬")

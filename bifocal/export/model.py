@@ -24,7 +24,7 @@ from bifocal.registry import build
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
-from bifocal.text.vectorizers.contextual.open_clip_text import TOWER
+from bifocal.text.vectorizers.open_clip_text import TOWER
 
 
 def export_model(

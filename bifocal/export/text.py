@@ -16,9 +16,8 @@ from bifocal.text import TextBatch
 from bifocal.text.transformer.clip_bpe import tower_tokenizer
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 from bifocal.text.vectorizers.concatenated import Concatenated
-from bifocal.text.vectorizers.contextual.open_clip_text import OpenClipText
-from bifocal.text.vectorizers.contextual.sentence_vectors import SentenceVectors
-from bifocal.text.vectorizers.contextual.transformer_tokens import TransformerTokens
+from bifocal.text.vectorizers.open_clip_text import OpenClipText
+from bifocal.text.vectorizers.transformers import SentenceVectors, TransformerTokens
 
 
 class _TextFront(nn.Module, ABC):

@@ -22,7 +22,7 @@ def skip_thoughts(table: Path, dictionary: Path, target: Path) -> None:
 
     PretrainedWordVectors reads the result. Needs 3 GB of memory.
     """
-    from bifocal.text.word_vectors.skip_thoughts import convert_skip_thoughts
+    from bifocal.text.skip_thoughts import convert_skip_thoughts
 
     words, dim = convert_skip_thoughts(table, dictionary, target)
     click.echo(f"{target}: {words} words of {dim} dimensions")

@@ -10,7 +10,7 @@ from bifocal.datasets import Dataset
 from bifocal.features.extraction import NetworkFeatures
 from bifocal.registry import build
 from bifocal.text import Elmo
-from bifocal.text.elmo.format import ElmoOptions
+from bifocal.text.elmo import ElmoOptions
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import ElmoLayers, SentenceVectors, TransformerTokens
 from bifocal.training.pretraining.elmo import pretrain_elmo

@@ -14,8 +14,7 @@ from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.text.transformer.folder import CONFIG, MODULES, POOLINGS, SENTENCE_CONFIG
 from bifocal.text.transformer.network import Transformer, UnitNorm, published_network
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.text.vectorizers.contextual.pretrained_transformer import PretrainedTransformer
-from bifocal.text.vectorizers.contextual.sentence_vectors import SentenceVectors
+from bifocal.text.vectorizers.transformers import PretrainedTransformer, SentenceVectors
 from bifocal.text_encoders import BagOfWordsEncoder, LinearEncoder, ProjectionEncoder, TransformerEncoder
 
 ACTIVATIONS: Mapping[type[nn.Module], str] = {

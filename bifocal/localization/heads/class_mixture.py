@@ -7,8 +7,7 @@ from typing import Any
 
 from bifocal.backbones.classes import Classes, imagenet_classes, read_classes
 from bifocal.registry import CheckedByConstruction
-from bifocal.text.transformer.folder import TransformerFolder
-from bifocal.text.transformer.hub import find_folder
+from bifocal.text.transformer.folder import TransformerFolder, find_folder
 
 STRIDE = 32
 """Sides of images are multiples of this number: of the stride of common backbones."""

@@ -10,9 +10,7 @@ from bifocal.onnx.text.static_vectors import StaticVectors
 from bifocal.onnx.text.tfidf import TFIDF
 from bifocal.onnx.text.word2vec import Word2Vec
 from bifocal.text.vectorizers.concatenated import Concatenated
-from bifocal.text.vectorizers.contextual.elmo_layers import ElmoLayers
-from bifocal.text.vectorizers.contextual.open_clip_text import OpenClipText
-from bifocal.text.vectorizers.contextual.sentence_vectors import SentenceVectors
-from bifocal.text.vectorizers.contextual.subwords import Subwords
-from bifocal.text.vectorizers.contextual.transformer_tokens import TransformerTokens
+from bifocal.text.vectorizers.elmo_layers import ElmoLayers
 from bifocal.text.vectorizers.from_text import FromText
+from bifocal.text.vectorizers.open_clip_text import OpenClipText
+from bifocal.text.vectorizers.transformers import SentenceVectors, Subwords, TransformerTokens

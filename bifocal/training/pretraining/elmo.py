@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, embedding
 
 from bifocal.onnx.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE
-from bifocal.text.elmo.network import Elmo
+from bifocal.text.elmo import Elmo
 from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 

@@ -12,7 +12,7 @@ from bifocal.backbones.hub import download
 from bifocal.durable import cache_folder, write_once
 from bifocal.onnx.towers import is_towers
 from bifocal.progress import log_line
-from bifocal.text.transformer.hub import find_folder
+from bifocal.text.transformer.folder import find_folder
 from pipelines.app.training.backbones import WEIGHTS_VARIABLE
 
 SMALL = "small"

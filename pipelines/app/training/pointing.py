@@ -31,7 +31,7 @@ def pointing_section(networks: Networks | None) -> dict[str, Any]:
     if networks is not None:
         source = {} if networks.sentences is None else {"path": str(networks.sentences.resolve())}
         return {"name": "ClassMixture", **source}
-    from bifocal.text.transformer.hub import find_folder
+    from bifocal.text.transformer.folder import find_folder
 
     try:
         find_folder(SENTENCES, None)

@@ -12,8 +12,7 @@ from bifocal.image_encoders import MultiLevelEncoder
 from bifocal.localization import MultiLevelHeatmap, phrase_heatmap, sentence_heatmap
 from bifocal.models import GroundingModel
 from bifocal.models.phrase_locator import phrases_in_context
-from bifocal.text.elmo.format import ElmoOptions
-from bifocal.text.elmo.network import Elmo
+from bifocal.text.elmo import Elmo, ElmoOptions
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.text_encoders import ElmoMixtureEncoder

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from bifocal import registry
-from bifocal.text.elmo.format import ElmoOptions
-from bifocal.text.elmo.network import Elmo
+from bifocal.text.elmo import Elmo, ElmoOptions
 from bifocal.text.vectorizers import TFIDF, ElmoLayers
 from bifocal.text.vectorizers.base import PACKAGE, CachedVectorizer, FittedVectorizer, Vectorizer, load_vectorizer
 

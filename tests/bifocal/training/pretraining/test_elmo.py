@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bifocal.text import Elmo
-from bifocal.text.elmo.format import ElmoOptions
+from bifocal.text.elmo import ElmoOptions
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.training.pretraining import elmo as pretraining
 from bifocal.training.pretraining.elmo import SampledSoftmax, perplexity, predictions, pretrain_elmo

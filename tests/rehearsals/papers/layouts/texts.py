@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from bifocal.onnx.text.vocabulary import tokenize
-from bifocal.text.elmo import Elmo
-from bifocal.text.elmo.format import ElmoOptions
-from bifocal.text.word_vectors.skip_thoughts import convert_skip_thoughts
+from bifocal.text.elmo import Elmo, ElmoOptions
+from bifocal.text.skip_thoughts import convert_skip_thoughts
 
 OTHERS = ("</s>", "New_York", "Gordo", "##")
 """Words of the file that no caption has."""

@@ -13,8 +13,7 @@ import torch
 from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
 from bifocal.onnx.text.vocabulary import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.serialization import load_config, load_state, save_network
-from bifocal.text.elmo.format import FILTERS, ElmoOptions
-from bifocal.text.elmo.network import Elmo
+from bifocal.text.elmo import FILTERS, Elmo, ElmoOptions
 
 NETWORK = "elmo"
 """Folder of the network below the folder of the text."""

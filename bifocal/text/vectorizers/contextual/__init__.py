@@ -1,1 +1,0 @@
-"""Vectorizers over pretrained language models: the vector of a word depends on its sentence."""

@@ -1,1 +1,0 @@
-"""Word vectors: the table of vectors, published file formats, WordNet lemmas."""
