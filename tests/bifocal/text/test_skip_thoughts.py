@@ -1,4 +1,4 @@
-"""Skip-thoughts: what NumPy pickles is read, everything else is refused, nothing is executed; its table is converted."""
+"""Skip-thoughts: pickles of NumPy are read, everything else is refused and nothing executed; tables are converted."""
 
 import io
 import pickle
