@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import Report
-from bifocal.metrics.bootstrap import bootstrap_means
-from bifocal.metrics.typical_values import subset_means, tail_and_subsets
+from bifocal.metrics.bootstrap import bootstrap_means, subset_means, tail_and_subsets
 from bifocal.promotion.looks import look_level
 
 YEARS, LOOKS, RATE, MIN_GAIN, CAPTIONS = 100, 52, 0.05, 1.0, 5

@@ -25,7 +25,6 @@ from bifocal.metrics.ranking.semantic import (
     triplet_agreement,
 )
 from bifocal.metrics.retrieval.blockwise_ranks import score_ranks
-from bifocal.metrics.retrieval.intervals import retrieval_intervals
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
 from bifocal.metrics.retrieval.precision import chance_precision, precision_at_r
 from bifocal.metrics.retrieval.protocols import (
@@ -38,4 +37,4 @@ from bifocal.metrics.retrieval.protocols import (
     summarize_folds,
 )
 from bifocal.metrics.retrieval.ranks import Ranks, ranks, rerank_for_captions, rerank_for_images
-from bifocal.metrics.retrieval.recall import chance_report, retrieval_ranks, summarize
+from bifocal.metrics.retrieval.recall import chance_report, retrieval_intervals, retrieval_ranks, summarize

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bifocal.evaluation.rank_tables import ZERO_SHOT
-from bifocal.metrics.typical_values import subset_lower_bound
+from bifocal.metrics.bootstrap import subset_lower_bound
 from bifocal.promotion.comparison import RETRIEVAL, hits, image_totals, join_queries
 
 RECALL_SUM = "recall_sum"

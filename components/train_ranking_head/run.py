@@ -10,7 +10,7 @@ from bifocal.datasets import read_dataset
 from bifocal.features import open_features
 from bifocal.ranking_heads.labeled import LabeledFeatures
 from bifocal.ranking_heads.model import new_ranking_model, save_head
-from bifocal.ranking_heads.phases import RankingPhase, fit_and_test
+from bifocal.ranking_heads.training import RankingPhase, fit_and_test
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.training.loop import Row
