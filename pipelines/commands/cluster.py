@@ -202,8 +202,7 @@ def run(
             click.echo(submit(text, Target(client, resources, pipeline.revision)))
         return
     from pipelines.local.container_engine import ContainerEngine
-    from pipelines.local.engine import Engine
-    from pipelines.local.host_engine import HostEngine
+    from pipelines.local.engine import Engine, HostEngine
     from pipelines.local.runner import LocalRun
 
     environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}

@@ -1,7 +1,6 @@
 """Engine that runs a step as a container."""
 
 import os
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ import docker
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from pipelines.local.engine import Exit, Pod, tee
+from pipelines.local.engine import Exit, Pod, deadline, tee
 
 # The owner of the repository may differ from the user in the container.
 TRUST_REPOSITORY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
@@ -75,19 +74,15 @@ class ContainerEngine:
             return self._wait(container, pod)
 
     def _wait(self, container: Container, pod: Pod) -> Exit:
-        late = threading.Event()
-        timer = threading.Timer(min(pod.timeout, threading.TIMEOUT_MAX), _kill, (container, late))
-        timer.daemon = True
         self._running.add(container)
         try:
             container.start()
-            timer.start()
-            tee(container.logs(stream=True, follow=True), pod.log)
-            return Exit(int(container.wait()["StatusCode"]), late.is_set())
+            with deadline(pod.timeout, lambda: _kill(container)) as late:
+                tee(container.logs(stream=True, follow=True), pod.log)
+                return Exit(int(container.wait()["StatusCode"]), late.is_set())
         except DockerException as error:
             return _fail(pod.log, f"the container did not run: {error}")
         finally:
-            timer.cancel()
             self._running.discard(container)
             container.remove(force=True)
 
@@ -97,9 +92,7 @@ class ContainerEngine:
             _kill(container)
 
 
-def _kill(container: Container, late: threading.Event | None = None) -> None:
-    if late:
-        late.set()
+def _kill(container: Container) -> None:
     with suppress(DockerException):  # the container has ended meanwhile
         container.kill()
 

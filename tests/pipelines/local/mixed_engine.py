@@ -7,8 +7,7 @@ from unittest.mock import patch
 from click.testing import CliRunner
 
 from components.__main__ import main as components
-from pipelines.local.engine import Exit, Pod
-from pipelines.local.host_engine import HostEngine
+from pipelines.local.engine import Exit, HostEngine, Pod
 
 
 @dataclass

@@ -14,8 +14,7 @@ from filelock import FileLock
 from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
 from pipelines.local import runner
-from pipelines.local.engine import Exit, Pod
-from pipelines.local.host_engine import HostEngine
+from pipelines.local.engine import Exit, HostEngine, Pod
 from pipelines.local.runner import LocalRun
 from pipelines.local.task import TaskState
 from tests.pipelines.compiled import REVISION, compile_text

@@ -94,7 +94,7 @@ class Weeks:
         engine = partial(MixedEngine, processes=("export_onnx",))
         with (
             patch("pipelines.kubeflow.flows.load_promotion", return_value=POLICY),
-            patch("pipelines.local.host_engine.HostEngine", engine),
+            patch("pipelines.local.engine.HostEngine", engine),
         ):
             result = CliRunner().invoke(pipelines, self.command(flow))
         assert result.exit_code == 0, f"{result.output[-3000:]}\n{result.exception}"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local.engine import Exit, Pod
-from pipelines.local.host_engine import HostEngine
+from pipelines.local.engine import Exit, HostEngine, Pod
 
 
 def pod(folder: Path, program: str, timeout: float) -> Pod:
@@ -40,7 +39,7 @@ RUN = """
 import sys
 from pathlib import Path
 from pipelines.local.engine import Pod
-from pipelines.local.host_engine import HostEngine
+from pipelines.local.engine import HostEngine
 
 HostEngine({}).run(Pod(Path(), (), "", ["python", "-c", sys.argv[1]], {}, 60.0, Path("log.txt")))
 """
