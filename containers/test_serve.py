@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from tests.bifocal.serving.server import JSON, Server
 from tests.mlflow_server import free_port
 

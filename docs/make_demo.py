@@ -21,7 +21,7 @@ from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.images import open_image
 from bifocal.search.trained_model import encode_file
-from pipelines.app.demo_folder import (
+from pipelines.app.demo import (
     BACKBONE,
     BIAS,
     COLUMNS,

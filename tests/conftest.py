@@ -113,7 +113,7 @@ def browser() -> "Iterator[Browser]":
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> "TrainedModel":
     """The model of the package with its 256 scenes."""
-    from pipelines.app.demo_folder import unpack
+    from pipelines.app.demo import unpack
 
     return unpack(tmp_path_factory.mktemp("demo") / "run")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 
 ROOT = Path(__file__).parents[1]
 SCENES = [f"prepare_dataset.corpus.{key}={value}" for key, value in {"train": 20, "val": 2, "test": 2}.items()]

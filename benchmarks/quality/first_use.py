@@ -27,7 +27,7 @@ from benchmarks.speed.first_use import bifocal, write_photographs
 from bifocal.datasets import read_dataset
 from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.onnx.encoders import Embedder
-from pipelines.app.indexing.encoders import encoder_folder
+from pipelines.app.encoders import encoder_folder
 
 RECIPE = ROOT / "recipes" / "flickr8k" / "fast.yaml"
 DIRECTIONS, KS = ("caption_retrieval", "image_retrieval"), (1, 5, 10)

@@ -25,8 +25,8 @@ from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.identity import model_hash
 from bifocal.search import SearchIndex
 from bifocal.search.calibration.fitting import calibrate_by_names
-from pipelines.app.indexing.encoders import encoder_folder
-from pipelines.app.indexing.folder import name_vectors
+from pipelines.app.encoders import encoder_folder
+from pipelines.app.index_folder import name_vectors
 
 BATCH = 8
 BARS = {1: (8.6, 8.7), 10: (27.9, 31.9)}

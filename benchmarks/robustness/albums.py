@@ -23,7 +23,7 @@ from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.monitoring.drift import Thresholds, compare
 from bifocal.monitoring.observations import Observations, embed
 from bifocal.search.trained_model import TrainedModel
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from pipelines.policies import load_thresholds
 
 Array = NDArray[Any]

@@ -29,7 +29,7 @@ from bifocal.monitoring.drift import Finding, Thresholds, compare
 from bifocal.monitoring.observations import Count, Observations, embed, nothing_found
 from bifocal.search.calibration.fitting import calibrate
 from bifocal.search.trained_model import TrainedModel
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from pipelines.policies import load_thresholds
 
 Array = NDArray[Any]

@@ -20,7 +20,7 @@ import bifocal
 from benchmarks.common import Report, cpu_seconds, load
 from benchmarks.service_load import Service, search
 from bifocal.search import Search
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from tests.mlflow_server import free_port
 
 CLIENTS, ROUNDS, RESULTS = 8, 5, 24

@@ -50,7 +50,7 @@ from bifocal.onnx.pixels import read_pixels
 from bifocal.onnx.rows import CHUNK_ROWS
 from bifocal.onnx.sessions import run_graph
 from bifocal.search.trained_model import ONNX, TrainedModel
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 
 SHARE = 0.85
 WARM_UP = 2

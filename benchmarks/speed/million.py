@@ -30,7 +30,7 @@ from bifocal.search.query import Query
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from bifocal.search.vectors import unit_vectors
 from bifocal.serving.service.live.deletions import Deletions
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 
 BATCH, REPEATS, STARTS, QUERIES, DELETED = 65_536, 15, 5, 30, 100_000
 BARRED = 1_000_000

@@ -20,7 +20,7 @@ import numpy as np
 import bifocal
 from benchmarks.common import Report, load
 from benchmarks.service_load import Service, search, under_load
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from tests.bifocal.serving.runs import replace_run, write_run
 from tests.mlflow_server import free_port
 

@@ -63,7 +63,7 @@ def index_command(
         click.echo('Next: bifocal search "a dog in the snow"')
         click.echo("      bifocal serve")
         return
-    from pipelines.app.indexing.watching import changes
+    from pipelines.app.index_folder import changes
 
     for number, _ in enumerate(changes(Path(directory), folder)):
         try:
@@ -78,8 +78,8 @@ def index_command(
 def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     """Index a source by the encoders of a section of ``params.yaml``; print numbers of images, and broken files."""
     start = time.monotonic()
-    from pipelines.app.indexing.encoders import encoder_folder
-    from pipelines.app.indexing.folder import index_folder
+    from pipelines.app.encoders import encoder_folder
+    from pipelines.app.index_folder import index_folder
 
     folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before a download
     if section["run"] is None:
@@ -120,6 +120,6 @@ def chosen_encoders(
     absolute = {
         name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
     }
-    from pipelines.app.indexing.encoders import encoder_name
+    from pipelines.app.encoders import encoder_name
 
     return {"directory": directory, "encoder": encoder_name(encoder) if run is None else None, **absolute}

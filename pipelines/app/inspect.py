@@ -4,12 +4,19 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipelines.app.run_folder import FolderOrAddress
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bifocal.datasets.inspection import Inspection
+
 MAX_PIXELS = 89_478_485
+COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 @click.command()
@@ -44,7 +51,6 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.durable import write_text
     from bifocal.report.html import render
     from bifocal.report.inspection import inspection_page
-    from pipelines.app.findings import findings_tables
     from pipelines.app.training.captions import check_count
 
     root = Path(directory)
@@ -70,3 +76,30 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
         check_count(directory, images)
     if inspection.errors:
         sys.exit(1)
+
+
+def findings_tables(inspection: "Inspection") -> "RenderableType":
+    """Return the tables of contents and of findings."""
+    from rich.console import Group
+    from rich.table import Table
+
+    contents = Table(show_header=False, box=None)
+    for name, value in inspection.counts.items():
+        contents.add_row(name, value)
+    if inspection.languages:
+        shares = (f"{language} {share:.0%}" for language, share in inspection.languages.items())
+        contents.add_row("languages", ", ".join(shares))
+    if not inspection.findings:
+        return Group(contents, "Nothing is wrong.")
+    findings = Table("", "finding", "entries", "what to do")
+    for finding in inspection.findings:
+        color = COLORS[finding.severity]
+        example = f"\n[dim]{_escaped(finding.examples[0])}[/dim]" if finding.examples else ""
+        findings.add_row(
+            f"[{color}]{finding.severity}[/]", _escaped(finding.title) + example, f"{finding.count:,}", finding.advice
+        )
+    return Group(contents, findings)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")[:160]

@@ -26,7 +26,7 @@ from benchmarks.service_load import Service
 from bifocal.search.collection.format import Description
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import COLLECTION, ONNX
-from pipelines.app.demo_folder import SIDE, unpack
+from pipelines.app.demo import SIDE, unpack
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
 from tests.mlflow_server import free_port
 

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from bifocal.backbones.hub import is_reachable
-from pipelines.app.demo_folder import BACKBONE, RECIPE, SHIPPED
+from pipelines.app.demo import BACKBONE, RECIPE, SHIPPED
 from runtime import parameters
 
 WEIGHTS_VARIABLE = "BIFOCAL_WEIGHTS"

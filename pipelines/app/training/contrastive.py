@@ -30,7 +30,7 @@ MODEL = (
 def contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
     """Return the parameters that put a contrastive model in the place of the one in ``recipes/own/clip.yaml``."""
     from bifocal.backbones.open_clip import OpenClipBackbone
-    from pipelines.app.indexing.encoders import torch_encoder
+    from pipelines.app.encoders import torch_encoder
 
     name, file = torch_encoder(encoder, weights)
     named = {"model": name, "tag": None}
@@ -65,7 +65,7 @@ def keep_better(folder: Path, values: dict[str, Any]) -> tuple[dict[str, Any], s
 def compare_small(folder: Path, values: Mapping[str, Any], weights: Path | None) -> str:
     """Return a sentence that compares an evaluated model with the encoder small, as 'bifocal index' searches by it."""
     from bifocal.datasets import read_dataset
-    from pipelines.app.indexing.encoders import encoder_folder
+    from pipelines.app.encoders import encoder_folder
 
     ranks = pd.read_parquet(folder / ARTIFACTS / "metrics" / "ranks.parquet")
     key = {"values": values, "metrics": artifact_hash(folder / ARTIFACTS / "metrics")}

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from components.catalog import configurable_components
-from pipelines.app.indexing.encoders import download_small
+from pipelines.app.encoders import download_small
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.training.backbones import (
     DEMO_WARNING,

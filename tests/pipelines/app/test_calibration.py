@@ -13,7 +13,7 @@ from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.calibration.fitting import calibrate, calibration_error
-from pipelines.app.demo_folder import SHIPPED
+from pipelines.app.demo import SHIPPED
 
 IMAGES, SHORT = 256, slice(5, 7)
 """Images of the demo, and the captions of an image that are as short as queries."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import bifocal
 from bifocal.search.collection.collection import Collection
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from runtime import artifacts
 from tests.pipelines.app.conftest import Command, write_manifest
 

@@ -17,9 +17,8 @@ from bifocal.datasets.scenes.layout import SceneObject
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.trained_model import TrainedModel
 from docs import make_demo
-from pipelines.app import demo_folder
-from pipelines.app.demo import QUERIES
-from pipelines.app.demo_folder import RECIPE, SHIPPED, tiles, unpack
+from pipelines.app import demo as demo_module
+from pipelines.app.demo import QUERIES, RECIPE, SHIPPED, tiles, unpack
 from runtime import parameters
 from tests.pipelines.app.conftest import Command
 
@@ -122,7 +121,7 @@ def test_the_demo_has_the_corrected_order_of_its_bank(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(SHIPPED, tmp_path / "shipped")
-    for module in (make_demo, demo_folder):
+    for module in (make_demo, demo_module):
         monkeypatch.setattr(module, "SHIPPED", tmp_path / "shipped")
     for name in ("dataset", "embedding"):
         (tmp_path / "artifacts" / name).mkdir(parents=True)

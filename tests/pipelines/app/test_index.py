@@ -20,7 +20,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import TrainedModel
 from bifocal.text.transformer.tiny import write_tiny_transformer
-from pipelines.app.indexing import folder as indexing
+from pipelines.app import index_folder
 from tests.pipelines.app.conftest import Command
 
 
@@ -71,8 +71,8 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
             raise KeyboardInterrupt
         return decode(self, file, max_pixels)
 
-    monkeypatch.setattr(indexing, "LEAST_SHARD", 2)
-    monkeypatch.setattr(indexing, "BATCH", 1)
+    monkeypatch.setattr(index_folder, "LEAST_SHARD", 2)
+    monkeypatch.setattr(index_folder, "BATCH", 1)
     monkeypatch.setattr(ImageVectors, "decode", stop_at_six)
     result = command("index", pictures, "--run", run, "--folder", target)
     assert result.exit_code == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.search.calibration.calibration import Calibration
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from tests.pipelines.app.conftest import Command
 
 

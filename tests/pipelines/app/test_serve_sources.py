@@ -10,7 +10,7 @@ import pytest
 from bifocal.search.query import Query
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.service.live.sources import RunSource
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from pipelines.app.serve_sources import RegistrySource, ReleaseSource, open_candidate, open_source
 from tests.bifocal.serving.runs import COLLECTION, write_run
 from tests.pipelines.app.conftest import Command, write_manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from tests.pipelines.app.conftest import Command
 
 

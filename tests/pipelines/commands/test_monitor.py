@@ -27,7 +27,7 @@ from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.service.observation import JSONFormatter, Metrics, log_request
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from pipelines.commands.monitor import CROSSED, monitor
 from pipelines.policies import THRESHOLDS, load_thresholds
 

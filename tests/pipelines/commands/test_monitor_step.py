@@ -11,7 +11,7 @@ from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from components.cluster.monitor.run import run
 from components.cluster.monitor.spec import MonitorParams
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from pipelines.policies import load_thresholds
 
 FOLDER = "s3://bucket/monitoring"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from tests.bifocal.serving.server import running_server
 from tests.rehearsals.attack.__main__ import Watch
 from tests.rehearsals.attack.inputs import send_broken_images, send_headers_of_images, send_nested, send_paths

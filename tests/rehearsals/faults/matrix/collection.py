@@ -16,8 +16,8 @@ from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from bifocal.search.vectors import unit_vectors
 from bifocal.serving.service.live.sources import RunSource
 from pipelines.app.delete import delete_command
-from pipelines.app.demo_folder import unpack
-from pipelines.app.indexing.folder import index_folder
+from pipelines.app.demo import unpack
+from pipelines.app.index_folder import index_folder
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, latest_run
 from runtime import artifacts
 

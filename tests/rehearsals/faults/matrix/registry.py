@@ -13,7 +13,7 @@ from bifocal.durable import change
 from bifocal.search.collection.collection import Collection
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.trained_model import COLLECTION, INDEX
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 from pipelines.commands.registry import promote, release
 from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, make_champion, remove_lock, version_tags
 from runtime.mlflow.promotion import lock

@@ -8,7 +8,7 @@ from pathlib import Path
 from bifocal.search.trained_model import ONNX
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.site.writer import write_site
-from pipelines.app.demo_folder import unpack
+from pipelines.app.demo import unpack
 
 
 class ExportSite:

@@ -22,7 +22,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
-from pipelines.app.indexing import encoders
+from pipelines.app import encoders
 from pipelines.app.training.backbones import find_networks
 from pipelines.app.training.parameters import training_parameters
 from tests.bifocal.contrastive import write_clip, write_multilingual
@@ -137,7 +137,7 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
 def test_a_collection_without_captions_is_calibrated_by_names(
     hub: Hub, photos: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("pipelines.app.indexing.folder", "bifocal.search.calibration.fitting"):
+    for module in ("pipelines.app.index_folder", "bifocal.search.calibration.fitting"):
         monkeypatch.setattr(f"{module}.MIN_ITEMS", 20)
     run = tmp_path / "index"
     result = command("index", photos, "--encoder", "clip", "--folder", run)
@@ -145,7 +145,7 @@ def test_a_collection_without_captions_is_calibrated_by_names(
     found = RunSource(run).load().search("a zebra", k=3)
     assert found.relevance == found[0].probability is not None
     assert {hit.relevance for hit in found} <= {"relevant", "maybe"}
-    monkeypatch.delattr("pipelines.app.indexing.folder.Embedder")  # the cache has the vectors of the names
+    monkeypatch.delattr("pipelines.app.index_folder.Embedder")  # the cache has the vectors of the names
     (photos / "a copy.jpg").write_bytes(next(photos.rglob("*.jpg")).read_bytes())
     try:
         assert "1 new, 0 changed" in command("index", photos, "--folder", run).output

@@ -1,9 +1,10 @@
-"""Collection and index of a folder of images by given encoders, in a run folder."""
+"""Collection and index of a folder of images by given encoders, in a run folder, and the changes of the folder."""
 
 import hashlib
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.datasets.formats import caption_table, sidecars
+from bifocal.datasets.formats.folder import IMAGE_SUFFIXES, is_written
 from bifocal.durable import cache_folder, complete, write_once
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
@@ -20,7 +23,7 @@ from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, re
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
-from bifocal.search.collection.sources import files_source
+from bifocal.search.collection.sources import ARCHIVES, files_source
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
@@ -131,3 +134,35 @@ def _link(source: str, target: str) -> None:
         os.link(Path(source).resolve(), target)  # not the link of a hub's cache
     except OSError:  # another file system, or one without hard links
         shutil.copyfile(source, target)
+
+
+READ = (*IMAGE_SUFFIXES, *caption_table.SUFFIXES, *sidecars.SUFFIXES, *ARCHIVES)
+"""Ends of the names of files that an index reads."""
+QUIET_MS, LOOK_MS = 1000, 500
+"""Changes that follow each other within ``QUIET_MS`` are one; milliseconds."""
+
+
+def changes(source: Path, run: Path) -> Iterator[None]:
+    """Yield once when the files of a source are watched, and then after each change of them, without end.
+
+    Args:
+        source: folder, table or archive; the images of a table are beside it.
+        run: folder whose files are no part of the source.
+    """
+    from watchfiles import watch
+
+    run = run.resolve()
+
+    folder = source if source.is_dir() else source.parent
+
+    def is_read(_: object, path: str) -> bool:
+        if not path.lower().endswith(READ) or Path(path).is_relative_to(run):
+            return False
+        below = Path(path).relative_to(folder).parents[:-1]
+        return not any(is_written(folder / parent) for parent in below)
+
+    for number, found in enumerate(
+        watch(folder, watch_filter=is_read, debounce=QUIET_MS, rust_timeout=LOOK_MS, yield_on_timeout=True)
+    ):
+        if found or number == 0:  # without a change: no image came between the first index and the watch
+            yield
