@@ -1,6 +1,6 @@
 """Schemas of the tables of a dataset, and their Parquet files."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,16 @@ def write_metadata(path: Path, metadata: Mapping[str, Mapping[str, Any]], image_
     names = list(dict.fromkeys(name for values in metadata.values() for name in values if name != "image_id"))
     ids = list(image_ids)
     columns: dict[str, Any] = {"image_id": pa.array(ids, pa.string())}
-    for name in names:
-        values = [metadata.get(image_id, {}).get(name) for image_id in ids]
-        try:
-            columns[name] = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            columns[name] = pa.array([None if value is None else str(value) for value in values], pa.string())
+    columns |= {name: one_type([metadata.get(image_id, {}).get(name) for image_id in ids]) for name in names}
     pq.write_table(pa.table(columns), path)
+
+
+def one_type(values: Sequence[Any]) -> Any:
+    """Return values as an array of Arrow; values of several types become texts."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def read_table(path: Path, schema: Any) -> pd.DataFrame:

@@ -16,9 +16,8 @@ from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.models.inputs import check_inputs
-from bifocal.report.metric_rows import MetricRow, headline_tiles, metric_table
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Details, Page, Section, Table
+from bifocal.report.sections import Details, MetricRow, Page, Section, Table, headline_tiles, metric_table
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from bifocal.report.metric_rows import MetricRow
+from bifocal.report.sections import MetricRow
 
 FILE = "MODEL_CARD.md"
 MARK = "---\n"

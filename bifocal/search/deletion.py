@@ -27,12 +27,8 @@ from bifocal.search.collection.format import (
     shard_name,
     stored_states,
 )
-from bifocal.search.index.approximate import ApproximateIndex
-from bifocal.search.index.files import APPROXIMATE, BIAS, KEYWORDS, REMOVED, without_values, write_vectors
-from bifocal.search.index.files import ITEMS as INDEX_ITEMS
-from bifocal.search.index.files import VECTORS as INDEX_VECTORS
+from bifocal.search.index.files import KEYWORDS
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.keywords import Keywords
 from bifocal.search.vectors import save_array
 
 
@@ -67,23 +63,13 @@ def delete_from_index(change: Change, directory: Path, item_ids: Sequence[str]) 
     """Remove items from an index and return their share; an index of faiss without inverted lists is built again."""
     index = SearchIndex.open(directory)
     gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)
-    removed = index.removed | gone
-    change.write(directory / REMOVED, partial(save_array, array=removed))
-    change.write(directory / INDEX_VECTORS, partial(write_vectors, index.vectors, removed))
-    if index.approximate is not None:
-        changed = index.approximate.without(np.flatnonzero(removed))
-        if changed is None:
-            vectors = np.where(removed[:, None], np.float16(0), index.vectors)
-            changed = ApproximateIndex.build(vectors, str(index.description.factory))
-        change.write(directory / APPROXIMATE, changed.write)
-    if index.bias is not None:
-        bias = np.where(removed, np.float32(0), index.bias)
-        change.write(directory / BIAS, partial(save_array, array=bias))
-    table = without_values(index.items, removed)
-    change.write(directory / INDEX_ITEMS, partial(pq.write_table, table))
-    if (directory / KEYWORDS).is_file():
-        change.write(directory / KEYWORDS, Keywords.of(table).write)
-    return float(removed.mean())
+    index.removed = index.removed | gone
+    files = index.files()
+    for name, write in files.items():
+        change.write(directory / name, write)
+    if KEYWORDS not in files:
+        change.delete(directory / KEYWORDS)
+    return float(index.removed.mean())
 
 
 def _mask(known: Sequence[str], item_ids: Sequence[str], directory: Path) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, cast
@@ -52,7 +53,7 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with content, target.open("wb") as file:
-                _copy(content, file, member)
+                shutil.copyfileobj(_Limited(content, member), file)
     except (*DAMAGES, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # of the disk, not of the archive
             raise
@@ -79,14 +80,14 @@ def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:
                     reason = "encrypted" if info.flag_bits & 1 else None
                     link = (info.external_attr >> 16) & 0o170000 == 0o120000
                     member = Member(info.filename, info.file_size, "a link" if link else reason)
-                    yield member, packed.open(info) if member.reason is None else _nothing()
+                    yield member, BytesIO() if member.reason else packed.open(info)
     else:
         with closing(tarfile.open(archive)) as tar:
             for entry in tar:
                 if not entry.isdir():
                     content = tar.extractfile(entry) if entry.isreg() else None
                     reason = None if content else "no regular file, such as a link or a device"
-                    yield Member(entry.name, entry.size, reason), content or _nothing()
+                    yield Member(entry.name, entry.size, reason), content or BytesIO()
             _check_end(tar)
 
 
@@ -96,10 +97,6 @@ def _check_end(tar: tarfile.TarFile) -> None:
     stream.seek(tar.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise tarfile.ReadError("it lacks the zero block of its end, so a part may be missing")
-
-
-def _nothing() -> IO[bytes]:
-    return Path("/dev/null").open("rb")
 
 
 def _unsafe(member: Member, seen: set[str]) -> str | None:
@@ -117,13 +114,8 @@ def _unsafe(member: Member, seen: set[str]) -> str | None:
     return None
 
 
-def _copy(content: IO[bytes], file: IO[bytes], member: Member) -> None:
-    """Copy the bytes that the archive states, and no more."""
-    shutil.copyfileobj(_Limited(content, member), file)
-
-
 class _Limited:
-    """A stream that fails when it has more bytes than its archive states."""
+    """A stream of a member that fails when it has more bytes than its archive states."""
 
     def __init__(self, content: IO[bytes], member: Member) -> None:
         self.content, self.member, self.left = content, member, member.size

@@ -15,8 +15,7 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.models.batch import to_device
 from bifocal.models.embedding import BATCH
 from bifocal.models.phrase_locator import embed_texts
-from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Section, Table
+from bifocal.report.sections import MetricRow, Section, Table, metric_table
 
 TIE = 1e-5
 """Difference of two scores up to which they are equal: sums of the same numbers in another order differ by less."""

@@ -8,8 +8,7 @@ from bifocal.datasets.corpora.winoground import read_examples
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.compositionality.choices import pair_scores
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Section
+from bifocal.report.sections import MetricRow, Section, metric_table
 
 CHANCE = {"text": 25.0, "image": 25.0, "group": 100 / 6}
 """Percentages of random scores."""

@@ -19,9 +19,8 @@ from bifocal.onnx.pointing import Place, Pointer
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.pointing.pointer import open_head
 from bifocal.onnx.text.vocabulary import tokenize
-from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
-from bifocal.report.sections import Badge, Gallery, GalleryItem, Picture, Section
+from bifocal.report.sections import Badge, Gallery, GalleryItem, MetricRow, Picture, Section, metric_table
 
 MEASURED_IMAGES = 100
 """Images whose phrases with boxes are pointed at, at most."""

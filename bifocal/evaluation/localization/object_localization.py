@@ -17,8 +17,7 @@ from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator
 from bifocal.localization import peak_points, rasterize
 from bifocal.metrics import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, point_mean_ap
 from bifocal.models.phrase_locator import PhraseLocator, embed_texts
-from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Section
+from bifocal.report.sections import MetricRow, Section, metric_table
 
 DEFAULT_THRESHOLD = 0.5
 OVERLAPS = ("IoU@0.3", "IoU@0.4", "IoU@0.5")

@@ -13,8 +13,7 @@ from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator
 from bifocal.localization.base import RegionVectors
 from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals, with_union_boxes
 from bifocal.models.phrase_locator import BATCH, PhraseLocator, phrases_in_context
-from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Section, Table
+from bifocal.report.sections import MetricRow, Section, Table, metric_table
 
 KS = (1, 5, 10)
 CHECKED_IMAGES = 8

@@ -17,9 +17,8 @@ from bifocal.evaluation.rank_tables import query_ranks, text_hashes
 from bifocal.metrics import accuracy_by, center_baseline, random_baseline
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.models.phrase_locator import PhraseLocator, PointingResult, point_at_phrases
-from bifocal.report.metric_rows import MetricRow
 from bifocal.report.pictures import contact_sheet
-from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
+from bifocal.report.sections import Badge, Gallery, GalleryItem, MetricRow, Section, Table
 from bifocal.text import tokenize
 
 SHOWN_CATEGORIES = 12

@@ -14,8 +14,7 @@ from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, sp
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import dual_encoder, embed
-from bifocal.report.metric_rows import MetricRow
-from bifocal.report.sections import Section, Table
+from bifocal.report.sections import MetricRow, Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead
 from bifocal.training.initialization.cca import caption_blocks, fit_cca

@@ -6,8 +6,7 @@ from typing import Any
 from bifocal.evaluation.base import Result, Subject
 from bifocal.metrics import retrieval_intervals, retrieval_ranks, summarize
 from bifocal.models.two_branch import cut_vectors
-from bifocal.report.metric_rows import MetricRow
-from bifocal.report.sections import Section, Table
+from bifocal.report.sections import MetricRow, Section, Table
 
 KS = (1, 5, 10)
 

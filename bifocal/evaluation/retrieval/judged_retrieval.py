@@ -17,8 +17,7 @@ from bifocal.metrics import PROTOCOLS, precision_at_r, ranks, split_folds
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.metrics.retrieval.blockwise_ranks import IMAGES, BlockScores
 from bifocal.metrics.retrieval.precision import PRECISIONS
-from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Section
+from bifocal.report.sections import MetricRow, Section, metric_table
 
 Judgments = Literal["eccv", "cxc"]
 NAMES: Mapping[Judgments, str] = {"eccv": "ECCV Caption", "cxc": "CxC"}

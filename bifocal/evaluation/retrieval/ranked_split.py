@@ -18,8 +18,7 @@ from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
 from bifocal.metrics.retrieval.protocols import Fold
 from bifocal.metrics.retrieval.ranks import concatenate
 from bifocal.models.batch import to_device
-from bifocal.report.metric_rows import MetricRow
-from bifocal.report.sections import Table
+from bifocal.report.sections import MetricRow, Table
 
 IMAGES_PER_BLOCK = 32
 DIRECTIONS = {"caption_retrieval": "Caption retrieval", "image_retrieval": "Image retrieval"}

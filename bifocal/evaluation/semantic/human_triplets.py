@@ -16,7 +16,7 @@ from bifocal.datasets.base import SYNSETS
 from bifocal.metrics import inter_user_agreement, match_kernel, triplet_agreement
 from bifocal.metrics.ranking.meteor import MeteorSentence, meteor, meteor_sentence
 from bifocal.metrics.ranking.semantic_relevance import image_vectors
-from bifocal.report.metric_rows import MetricRow
+from bifocal.report.sections import MetricRow
 from bifocal.text.vectorizers import TFIDF, FisherVectors
 from bifocal.text.vectorizers.base import training_documents
 

@@ -23,8 +23,7 @@ from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
 from bifocal.models.embedding import BATCH, dual_encoder, embed_texts
 from bifocal.report.charts import line_chart
-from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.sections import Block, Chart, Section, Table
+from bifocal.report.sections import Block, Chart, MetricRow, Section, Table, metric_table
 from bifocal.text import TextBatch
 
 RESULTS = (8, 16, 32, 64, 128)

@@ -13,9 +13,8 @@ from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.retrieval.retrieval import top_answers
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
 from bifocal.models.phrase_locator import embed_texts
-from bifocal.report.metric_rows import MetricRow
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Answer, AnswerList, QueryList, ReportQuery, Section
+from bifocal.report.sections import Answer, AnswerList, MetricRow, QueryList, ReportQuery, Section
 from bifocal.text import tokenize
 
 WORDS, QUERIES_PER_WORD, R = 12, 20, 10

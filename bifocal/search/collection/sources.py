@@ -18,7 +18,7 @@ from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_
 from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
-from bifocal.datasets.tables import METADATA_FILE
+from bifocal.datasets.tables import METADATA_FILE, one_type
 from bifocal.onnx.image_header import open_header
 from bifocal.search.collection.format import DATE, FOLDER, TIME, UNKNOWN, UNPACKED, file_states
 
@@ -208,12 +208,7 @@ def _texts(value: Any) -> list[str]:
 def _metadata(names: Sequence[str], values: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
     """Return one row per image; a column with values of several types holds their texts."""
     table = {"item_id": pa.array(names, pa.string())}
-    for column in columns:
-        of_images = [values.get(name, {}).get(column) for name in names]
-        try:
-            table[column] = pa.array(of_images)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            table[column] = pa.array([None if value is None else str(value) for value in of_images], pa.string())
+    table |= {column: one_type([values.get(name, {}).get(column) for name in names]) for column in columns}
     return pa.table(table)
 
 

@@ -1,6 +1,7 @@
 """Approximate search with faiss: the index for a collection, and its candidates for queries."""
 
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,7 +109,10 @@ class ApproximateIndex:
 
     def write(self, file: Path) -> None:
         """Write the index for ``open``."""
-        self._faiss.write_index(self._index, str(file))
+        if self._file is None:
+            self._faiss.write_index(self._index, str(file))
+        else:  # faiss would write the name of the mapped file in place of its lists
+            shutil.copyfile(self._file, file)
 
     @classmethod
     def open(cls, file: Path) -> "ApproximateIndex":

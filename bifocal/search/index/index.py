@@ -1,7 +1,7 @@
 """Index of a collection: nearest items to vectors, exact or approximate, its changes and files. Needs no torch."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -203,7 +203,7 @@ class SearchIndex:
     def without_items(self, item_ids: Sequence[str]) -> "SearchIndex":
         """Return the index without some items, whose rows stay until it is built again.
 
-        ``write`` writes zeros in place of their vectors, and nulls in place of their metadata.
+        ``write`` writes zeros in place of their vectors and biases, and nulls in place of their metadata.
 
         Raises:
             ValueError: the index does not have an item.
@@ -215,21 +215,28 @@ class SearchIndex:
             self.keywords, self.ids,
         )  # fmt: skip
 
-    def write(self, directory: Path) -> None:
-        """Write the files of the index to an existing directory; ``index.json`` is the last one.
-
-        Only the ids of removed items stay.
-        """
-        items = without_values(self.items, self.removed)
-        pq.write_table(items, directory / ITEMS)
+    def files(self) -> dict[str, Callable[[Path], object]]:
+        """Return functions that write the tables of the index, by their names; only the ids of removed items stay."""
+        items, removed, approximate = without_values(self.items, self.removed), self.removed, self.approximate
+        files: dict[str, Callable[[Path], object]] = {ITEMS: partial(pq.write_table, items)}
         if has_texts(items):
-            Keywords.of(items).write(directory / KEYWORDS)
-        write_vectors(self.vectors, self.removed, directory / VECTORS)
+            files[KEYWORDS] = Keywords.of(items).write
+        files[VECTORS] = partial(write_vectors, self.vectors, removed)
         if self.bias is not None:
-            save_array(directory / BIAS, self.bias)
-        if self.approximate is not None:
-            self.approximate.write(directory / APPROXIMATE)
-        save_array(directory / REMOVED, self.removed)
+            files[BIAS] = partial(save_array, array=np.where(removed, np.float32(0), self.bias))
+        if approximate is not None and removed.any():
+            approximate = approximate.without(np.flatnonzero(removed))
+            if approximate is None:
+                kept = np.where(removed[:, None], np.float16(0), self.vectors[:])
+                approximate = ApproximateIndex.build(kept, str(self.description.factory))
+        if approximate is not None:
+            files[APPROXIMATE] = approximate.write
+        return files | {REMOVED: partial(save_array, array=removed)}
+
+    def write(self, directory: Path) -> None:
+        """Write the index to an existing directory; ``index.json`` is the last file."""
+        for name, write in self.files().items():
+            write(directory / name)
         if self.calibration is not None:
             self.calibration.write(directory)
         self.description.write(directory)
