@@ -10,10 +10,5 @@ if TYPE_CHECKING:
     from bifocal.datasets.dataset import Dataset, read_dataset
     from bifocal.datasets.writer import write_dataset
 else:
-    _MODULES = {
-        "Corpus": "base",
-        "Dataset": "dataset",
-        "read_dataset": "dataset",
-        "write_dataset": "writer",
-    }
+    _MODULES = {"Corpus": "base", "Dataset": "dataset", "read_dataset": "dataset", "write_dataset": "writer"}
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

@@ -34,10 +34,7 @@ def shared_captions(captions: pd.DataFrame) -> pd.DataFrame:
 
 
 def near_duplicates(
-    first: Sequence[str],
-    second: Sequence[str],
-    read: Callable[[str, int], Image.Image],
-    threads: int = 4,
+    first: Sequence[str], second: Sequence[str], read: Callable[[str, int], Image.Image], threads: int = 4
 ) -> list[DuplicatePair]:
     """Return pairs across two lists of images that look the same, by the correlation of gray 16 x 16 thumbnails.
 

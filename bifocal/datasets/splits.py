@@ -65,11 +65,7 @@ def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dic
 
 
 def drawn_splits(
-    splits: Mapping[str, str | None],
-    groups: Mapping[str, str],
-    root: Path,
-    fractions: Mapping[str, float],
-    seed: int,
+    splits: Mapping[str, str | None], groups: Mapping[str, str], root: Path, fractions: Mapping[str, float], seed: int
 ) -> dict[str, str]:
     """Return the given or drawn split of every image; images of one group, and near-duplicates, stay together.
 

@@ -21,11 +21,7 @@ STYLE = (
 
 
 def line_chart(
-    lines: Mapping[str, Sequence[float]],
-    xs: Sequence[float],
-    x_label: str,
-    y_label: str,
-    dashed: Collection[str] = (),
+    lines: Mapping[str, Sequence[float]], xs: Sequence[float], x_label: str, y_label: str, dashed: Collection[str] = ()
 ) -> str:
     """Return an SVG chart of lines in percent, each with one value for each of ``xs``."""
     span = max(xs) - min(xs) or 1

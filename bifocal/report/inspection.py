@@ -24,9 +24,7 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
     ]
     sections = [
         Section(
-            "Findings",
-            "The most severe first.",
-            [findings_table(inspection), *map(_examples, inspection.findings)],
+            "Findings", "The most severe first.", [findings_table(inspection), *map(_examples, inspection.findings)]
         ),
         Section(
             "Contents",

@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Sequence
 from functools import lru_cache
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ LONGER_SIDE = 640
 THUMBNAIL_SIDE = 240
 CELL, MARGIN, LINE = 260, 12, 18
 """Pixels: side of an image on a sheet, space around it, height of a line of text."""
+TEXT = 40
+"""Letters of the line below an image."""
 _POINTS = (
     "0000040403120b0724150b37210c4a2f0a5b3d09654a0c6b57106e64156e71196e7d1e6d8a226a972766a32c61b0315b"
     "bc3754c63d4dd04545da4e3ce35933eb6429f1711ff67e14f98c0afb9b06fcaa0ffbba1ff9c932f5d949f2e865f3f586"
@@ -112,7 +115,7 @@ def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], column
         row, column = divmod(number, columns)
         left, top = MARGIN + column * (CELL + MARGIN), 2 * LINE + MARGIN + row * (CELL + LINE + 2 * MARGIN)
         sheet.paste(ImageOps.pad(image.convert("RGB"), (CELL, CELL), color="#eeeeee"), (left, top))
-        draw.text((left, top + CELL + 4), text, fill="#333333", font=ImageFont.load_default(13))
+        draw.text((left, top + CELL + 4), shorten(text, TEXT), fill="#333333", font=ImageFont.load_default(13))
     return sheet
 
 

@@ -53,11 +53,7 @@ class Results(list[Hit]):
     """
 
     def __init__(
-        self,
-        hits: Iterable[Hit] = (),
-        relevance: float | None = None,
-        found: bool = True,
-        unknown: Sequence[str] = (),
+        self, hits: Iterable[Hit] = (), relevance: float | None = None, found: bool = True, unknown: Sequence[str] = ()
     ) -> None:
         super().__init__(hits)
         self.relevance, self.found, self.unknown = relevance, found and len(self) > 0, list(unknown)

@@ -6,11 +6,7 @@ from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntr
 from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
 
 TOKENS = "Flickr8k.token.txt"
-LISTS = {
-    "train": "Flickr_8k.trainImages.txt",
-    "val": "Flickr_8k.devImages.txt",
-    "test": "Flickr_8k.testImages.txt",
-}
+LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 
 
 class Flickr8k:

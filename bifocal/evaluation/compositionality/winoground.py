@@ -12,11 +12,7 @@ from bifocal.report.sections import MetricRow, Section, metric_table
 
 CHANCE = {"text": 25.0, "image": 25.0, "group": 100 / 6}
 """Percentages of random scores."""
-LABELS = {
-    "text": "right caption for each image",
-    "image": "right image for each caption",
-    "group": "both",
-}
+LABELS = {"text": "right caption for each image", "image": "right image for each caption", "group": "both"}
 
 
 class Winoground:
@@ -46,10 +42,7 @@ class Winoground:
         # (example, image, caption)
         scores = pair_scores(subject, images, texts).reshape(-1, 2, 2)
         own, other = np.diagonal(scores, axis1=1, axis2=2), scores[:, [0, 1], [1, 0]]
-        right = {
-            "text": (own > other).all(axis=1),
-            "image": (own > other[:, ::-1]).all(axis=1),
-        }
+        right = {"text": (own > other).all(axis=1), "image": (own > other[:, ::-1]).all(axis=1)}
         right["group"] = right["text"] & right["image"]
         names = [example.name for example in examples]
         metrics, rows = {}, []

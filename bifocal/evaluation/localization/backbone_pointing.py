@@ -52,10 +52,7 @@ class BackbonePointing:
     parts: ClassVar[Mapping[str, str]] = {"head": "bifocal.localization.heads"}
 
     def __init__(
-        self,
-        head: ClassMixture | MaskCLIP | None = None,
-        bootstrap_resamples: int = 1000,
-        shown_queries: int = 6,
+        self, head: ClassMixture | MaskCLIP | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
     ) -> None:
         self.head, self.resamples, self.shown = head or ClassMixture(), bootstrap_resamples, 2 * shown_queries
 

@@ -70,10 +70,7 @@ class ObjectLocalization:
             f"({metrics['segmented']:,} pairs of image and category), otherwise boxes."
         )
         return Result(
-            self.title,
-            {"objects": metrics},
-            rows=rows,
-            sections=[Section(self.title, note, [metric_table("", rows)])],
+            self.title, {"objects": metrics}, rows=rows, sections=[Section(self.title, note, [metric_table("", rows)])]
         )
 
 

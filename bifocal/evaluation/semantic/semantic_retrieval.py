@@ -109,12 +109,7 @@ class SemanticRetrieval:
         if self.drawn_triplets:
             tables["drawn_triplets"] = draw_triplets(images, split, self.drawn_triplets, subject.seed)
         return Result(
-            self.title,
-            metrics,
-            rows=rows,
-            sections=[Section(self.title, note, blocks)],
-            tables=tables,
-            figures=figures,
+            self.title, metrics, rows=rows, sections=[Section(self.title, note, blocks)], tables=tables, figures=figures
         )
 
 

@@ -60,10 +60,7 @@ after EXIF rotation. ``row`` counts within the shard. A deleted item is a tombst
 values."""
 
 PART_SCHEMA = pa.schema(
-    [
-        *(field for field in ITEMS_SCHEMA if field.name not in ("shard", "row", "deleted", "captions")),
-        *STATE_FIELDS,
-    ]
+    [*(field for field in ITEMS_SCHEMA if field.name not in ("shard", "row", "deleted", "captions")), *STATE_FIELDS]
 )
 """One row per vector of a shard, while a collection is written: the item, and the state of its file."""
 

@@ -92,11 +92,7 @@ class CollectionWriter:
         self._boxes: list[NDArray[np.float32]] = []
 
     def add(
-        self,
-        item: Item,
-        vector: NDArray[Any],
-        regions: NDArray[Any] | None = None,
-        boxes: NDArray[Any] | None = None,
+        self, item: Item, vector: NDArray[Any], regions: NDArray[Any] | None = None, boxes: NDArray[Any] | None = None
     ) -> None:
         """Add an item with its vector (D,) of unit length, its regions (R, d) and their boxes (R, 4) in pixels."""
         stored = np.asarray(vector, np.float32)
@@ -200,10 +196,7 @@ def _link(file: Path, target: Path) -> None:
 
 
 def _items_table(
-    shards: Sequence[pa.Table],
-    captions: Mapping[str, Sequence[str]],
-    tombstones: pa.Table,
-    order: Sequence[str] | None,
+    shards: Sequence[pa.Table], captions: Mapping[str, Sequence[str]], tombstones: pa.Table, order: Sequence[str] | None
 ) -> pa.Table:
     """Return the items with the columns of ``ITEMS_SCHEMA``, in ``order`` or as their vectors; tombstones are last."""
     counts = [len(items) for items in shards]

@@ -134,13 +134,7 @@ class SearchIndex:
         return np.asarray(self.vectors[self.row(item_id)], dtype=np.float32)
 
     def nearest(
-        self,
-        queries: Array,
-        count: int,
-        allowed: Array | None = None,
-        *,
-        corrected: bool = False,
-        exact: bool = False,
+        self, queries: Array, count: int, allowed: Array | None = None, *, corrected: bool = False, exact: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows of the highest scores and the scores, both (Q, at most ``count``), best first.
 
