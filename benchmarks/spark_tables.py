@@ -13,7 +13,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bifocal.onnx.rows import CHUNK_ROWS
+from bifocal.onnx.pyfunc import CHUNK_ROWS
 from bifocal.spark import embed_table
 from runtime import artifacts
 from runtime.mlflow.exported import register_exported

@@ -38,8 +38,8 @@ from bifocal.localization import BEANHeatmap, PerRegionLocalizer, SmoothedActiva
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
+from bifocal.onnx.heatmaps import SIDE, peak
 from bifocal.onnx.images import open_image
-from bifocal.onnx.peak import SIDE, peak
 from bifocal.onnx.pointing import Pointer as ServedPointer
 from bifocal.report.pictures import contact_sheet, with_heatmap
 from bifocal.text.vectorizers import TFIDF, SentenceVectors

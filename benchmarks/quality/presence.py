@@ -28,7 +28,7 @@ from benchmarks.pointing_data import Photographs, read_photographs
 from benchmarks.quality.pointing import CHOSEN, SEED, add_hits
 from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.onnx.peak import SIDE, peak
+from bifocal.onnx.heatmaps import SIDE, peak
 from bifocal.onnx.pointing import ACCURATE, PointingHead
 from bifocal.onnx.pointing.equations import presence_score, probability
 from bifocal.onnx.pointing.head import ImageClasses

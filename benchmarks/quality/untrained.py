@@ -22,7 +22,7 @@ from benchmarks.common import Report, load, wall_seconds
 from benchmarks.quality.absent import ask_written
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search import SearchIndex
 from bifocal.search.calibration.fitting import calibrate_by_names
 from pipelines.app.encoders import encoder_folder

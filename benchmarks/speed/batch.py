@@ -47,7 +47,7 @@ from benchmarks.spark_tables import (
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.limits import chunks
 from bifocal.onnx.pixels import read_pixels
-from bifocal.onnx.rows import CHUNK_ROWS
+from bifocal.onnx.pyfunc import CHUNK_ROWS
 from bifocal.onnx.sessions import run_graph
 from bifocal.search.trained_model import ONNX, TrainedModel
 from pipelines.app.demo import unpack

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.common import ROOT, Report, cpu_seconds, load
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, ITEMS, ITEMS_SCHEMA, VECTORS, Description, ModelIdentity

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bifocal.backbones.base import DescribedBackbone, normalize_pixels, to_pixels
 from bifocal.backbones.hub import file_address
-from bifocal.onnx.resizing import resize_image, resize_shorter
+from bifocal.onnx.pixels import resize_image, resize_shorter
 
 Output = Literal["projection", "tokens"]
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")

@@ -32,7 +32,7 @@ from bifocal.datasets.tables import (
     write_metadata,
     write_table,
 )
-from bifocal.onnx.images import ImageFile, inspect_image
+from bifocal.onnx.images import InspectedImage, inspect_image
 from bifocal.progress import log_line, track
 
 REASONS_SHOWN = 5
@@ -135,7 +135,7 @@ def _first(rejected: Sequence[RejectedEntry]) -> str:
     return "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:REASONS_SHOWN])
 
 
-def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> list[dict[str, str]]:
+def _find_leakage(images: Sequence[ImageEntry], files: dict[str, InspectedImage]) -> list[dict[str, str]]:
     """Return a row for every image whose file, or published features, also occurs in another split."""
     by_hash: dict[str, list[ImageEntry]] = defaultdict(list)
     for image in images:
@@ -152,7 +152,7 @@ def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> 
     return leaked
 
 
-def _image_row(image: ImageEntry, files: dict[str, ImageFile]) -> dict[str, str | int | None]:
+def _image_row(image: ImageEntry, files: dict[str, InspectedImage]) -> dict[str, str | int | None]:
     row: dict[str, str | int | None] = {"image_id": image.image_id, "path": image.path, "split": image.split}
     return {**row, **asdict(files[image.image_id]), "sha256": files[image.image_id].sha256 or None}
 
@@ -162,7 +162,7 @@ class ValidatedCorpus:
     """Valid entries of a corpus, and the rejected ones."""
 
     images: Sequence[ImageEntry]
-    files: dict[str, ImageFile]  # of every valid image, by image id
+    files: dict[str, InspectedImage]  # of every valid image, by image id
     captions: Sequence[CaptionEntry]
     phrases: Sequence[PhraseEntry]
     labels: Sequence[LabelEntry]
@@ -198,9 +198,9 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> Va
         splits[image.image_id] = image.split
         return image
 
-    def inspect(image: ImageEntry) -> ImageFile | str:
+    def inspect(image: ImageEntry) -> InspectedImage | str:
         if image.path is None:
-            return ImageFile(0, 0, image.features_sha256 or "")  # the corpus publishes only features
+            return InspectedImage(0, 0, image.features_sha256 or "")  # the corpus publishes only features
         try:
             file = corpus.image_root / image.path
             return inspect_image(file, max_pixels, image.size, copy_to and copy_to / image.path)
@@ -215,7 +215,7 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> Va
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         inspected = list(track(pool.map(inspect, images), "opening images", total=len(images)))
     found = {image.image_id: file for image, file in zip(images, inspected, strict=True)}
-    files = {image_id: file for image_id, file in found.items() if isinstance(file, ImageFile)}
+    files = {image_id: file for image_id, file in found.items() if isinstance(file, InspectedImage)}
     reasons = {image_id: reason for image_id, reason in found.items() if isinstance(reason, str)}
     images = keep("image", images, image_name, lambda image: reasons.get(image.image_id, image))
     caption_ids = set[int]()
@@ -263,7 +263,7 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> Va
     return ValidatedCorpus(images, files, captions, phrases, labels, rejected)
 
 
-def _clip(phrase: PhraseEntry, file: ImageFile) -> tuple[Box, ...]:
+def _clip(phrase: PhraseEntry, file: InspectedImage) -> tuple[Box, ...]:
     clipped = (
         (max(x0, 0.0), max(y0, 0.0), min(x1, float(file.width)), min(y1, float(file.height)))
         for x0, y0, x1, y1 in phrase.boxes

@@ -13,7 +13,7 @@ from bifocal.export.extraction import GRAPH, cells_module, extractor_of, write_b
 from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.features import FeatureStore
 from bifocal.features.base import GridExtractor
-from bifocal.onnx.resizing import DECODED_SCALE
+from bifocal.onnx.pixels import DECODED_SCALE
 
 PREPROCESSING = "preprocessing.json"
 

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import load_file
 
 from bifocal.backbones.classes import class_vectors
+from bifocal.onnx.pixels import DECODED_SCALE
 from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, GRAPH
 from bifocal.onnx.pointing.similarity import SENTENCES, VECTORS
-from bifocal.onnx.resizing import DECODED_SCALE
 from bifocal.onnx.text.tokenizer import TOKENIZER
 
 SIZE = 320

@@ -11,7 +11,7 @@ from torch import Tensor
 from bifocal.backbones.base import map_by_shape
 from bifocal.datasets import Dataset
 from bifocal.features.base import ImageRegions
-from bifocal.onnx.resizing import center_box
+from bifocal.onnx.pixels import center_box
 from bifocal.progress import log_line
 
 

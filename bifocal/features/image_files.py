@@ -14,7 +14,7 @@ from torch import Tensor
 from bifocal.datasets import Dataset
 from bifocal.features.store import IMAGE_FILES, FeatureStore, RegionBatch
 from bifocal.onnx.images import open_image
-from bifocal.onnx.resizing import DECODED_SCALE, resized_size
+from bifocal.onnx.pixels import DECODED_SCALE, resized_size
 
 
 def open_features(directory: Path, dataset: Dataset) -> FeatureStore:

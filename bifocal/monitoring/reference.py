@@ -27,7 +27,7 @@ class Reference:
     the thresholds say so.
 
     Attributes:
-        model: SHA-256 of the exported model, see ``bifocal.onnx.identity.model_hash``.
+        model: SHA-256 of the exported model, see ``bifocal.onnx.files.model_hash``.
         day: on which it was written.
         observations: of the data.
         days: number of days of its queries, up to ``day``.

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bifocal.onnx.damage import read_json
-from bifocal.onnx.image_files import ImageFile
-from bifocal.onnx.pixels import read_pixels
+from bifocal.onnx.files import read_json
+from bifocal.onnx.pixels import ImageFile, read_pixels
 from bifocal.onnx.sessions import Array, open_session, run_graph
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.towers import graph_file, is_towers, read_preprocessing

@@ -1,4 +1,4 @@
-"""Heatmaps of a phrase in an image from ONNX graphs, by numpy, equal to the heatmaps of ``bifocal.localization``."""
+"""Heatmaps of a phrase in an image by numpy, equal to the heatmaps of ``bifocal.localization``, and their peaks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.damage import read_json
 from bifocal.onnx.encoders import Array, ImageGraph
-from bifocal.onnx.image_files import ImageFile, file_bytes
-from bifocal.onnx.pixels import DecodedImage, decode_pixels
-from bifocal.onnx.resizing import center_box, shorter_size
+from bifocal.onnx.files import read_json
+from bifocal.onnx.pixels import DecodedImage, ImageFile, center_box, decode_pixels, file_bytes, shorter_size
 from bifocal.onnx.sessions import REGIONS
+
+SIDE = 96
+"""Pixels along each side of a heatmap, over the image stretched to a square."""
+
+
+def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
+    """Return the highest value's position as fractions of the width and height; ties: nearest their center."""
+    rows, columns = np.nonzero(heatmap == heatmap.max())
+    nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
+    return (float(columns[nearest]) + 0.5) / heatmap.shape[1], (float(rows[nearest]) + 0.5) / heatmap.shape[0]
+
 
 LOCALIZER = "localizer.json"
 EPSILON = 1e-12

@@ -1,16 +1,185 @@
-"""Decode image files as RGB, with an error that says why a file cannot be used."""
+"""Image files are checked by their header, then decoded as RGB; only this module opens them."""
 
 import hashlib
+import os
+import re
 import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
 
-from bifocal.onnx.image_header import LargeImageError, UnsupportedImageError, check_complete, open_header
+# Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
+ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
+HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+"""First brand of the photographs that phones write, at byte 8 of the file."""
+
+
+@cache
+def image_formats() -> tuple[str, ...]:
+    """Return Pillow's names of the formats: AVIF if Pillow has its codec, HEIF with the extra ``heic``."""
+    formats = list(ALWAYS)
+    if features.check("avif"):
+        formats.append("AVIF")
+    if find_spec("pillow_heif") is not None:
+        from pillow_heif import register_heif_opener  # an extra
+
+        register_heif_opener()
+        formats.append("HEIF")
+    return tuple(formats)
+
+
+def unsupported(file: IO[bytes]) -> str:
+    """Return why an open file has none of the formats, and what to do."""
+    file.seek(4)
+    start = file.read(8)
+    if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in image_formats():
+        return "a HEIC photograph: install the extra heic, pip install 'bifocal-vse[heic]', or save it as JPEG"
+    return f"not an image in a supported format ({', '.join(image_formats())})"
+
+
+MAX_SIDE, MAX_RATIO = 65_535, 200
+"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
+MAX_BYTES, MAX_FRAMES, MAX_SCANS = 500_000_000, 1_000, 100
+"""Of a file; of an animation whose header states them; of a JPEG, each of which takes the time of all pixels."""
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
+"""EXIF tag of the orientation, and its values that exchange width and height."""
+INFLATED, BUFFER = 1032, 2**20
+"""Bytes that one compressed byte of a PNG holds at most; bytes that are inflated at a time."""
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Channels of a PNG by the type of its colors."""
+WHOLE = ((0, 0, 1, 1),)
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Passes of a PNG: first column and row, and steps between columns and rows; the latter if it is interlaced."""
+
+
+class UnsupportedImageError(ValueError):
+    """The file has none of the formats."""
+
+
+class LargeImageError(ValueError):
+    """The image is above a limit."""
+
+
+@contextmanager
+def open_header(
+    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES
+) -> Iterator[ImageFile.ImageFile]:
+    """Yield Pillow's image of an open file before its pixels are decoded.
+
+    Args:
+        max_pixels: of the image; Pillow's own limit applies as well.
+        max_bytes: of the file.
+
+    Raises:
+        UnsupportedImageError: the file has no supported format.
+        LargeImageError: the image is above a limit.
+        ValueError: the header is damaged, or the caller's decoder fails; the message does not contain the path.
+    """
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        raise ValueError("the file is empty")
+    if size > max_bytes:
+        raise LargeImageError(f"a file of {size} bytes, at most {max_bytes} are accepted")
+    file.seek(0)
+    try:
+        with Image.open(file, formats=image_formats()) as image:
+            _check(image, file, size, max_pixels)
+            yield image
+    except UnidentifiedImageError as error:
+        raise UnsupportedImageError(unsupported(file)) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise LargeImageError(f"too many pixels: {error}") from error
+    except MemoryError as error:
+        raise LargeImageError("decoding it needs too much memory") from error
+    except ValueError:
+        raise
+    except Exception as error:  # Pillow's readers raise many exception types on damaged files.
+        raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
+
+
+def image_size(file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES) -> tuple[int, int]:
+    """Return width and height of an open image file in pixels after EXIF rotation; see ``open_header``."""
+    with open_header(file, max_pixels, max_bytes) as image:
+        width, height = image.size
+        return (height, width) if image.getexif().get(ORIENTATION) in TURNED else (width, height)
+
+
+def check_complete(image: Image.Image, file: IO[bytes]) -> None:
+    """Raise ``ValueError`` for a decoded PNG whose data end early at the end of a row, which Pillow leaves black."""
+    if image.format != "PNG":
+        return
+    file.seek(0)
+    width, height, depth, color, _, _, interlaced = struct.unpack(">IIBBBBB", file.read(29)[16:])
+    last = image.crop((0, height - 1, width, height))
+    if not interlaced and np.asarray(last).any():
+        return
+    sides = [(-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in (ADAM7 if interlaced else WHOLE)]
+    bits = depth * CHANNELS[color]
+    expected = sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sides if columns > 0)
+    if _inflated_bytes(file) < expected:
+        raise ValueError("cannot be decoded: the image file is truncated")
+
+
+def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | None) -> None:
+    width, height = image.size
+    longer, shorter = max(width, height), min(width, height)
+    if longer > MAX_SIDE or longer > MAX_RATIO * shorter:
+        raise LargeImageError(
+            f"{width} x {height} pixels, at most {MAX_SIDE} on a side and {MAX_RATIO} times the other are accepted"
+        )
+    if max_pixels is not None and width * height > max_pixels:
+        raise LargeImageError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
+    # Only the first frame is decoded. Formats that would have to be read for their number of frames state none.
+    frames = 1 if image.format in ("GIF", "TIFF") else getattr(image, "n_frames", 1)
+    if frames > MAX_FRAMES:
+        raise LargeImageError(f"an animation of {frames} frames, at most {MAX_FRAMES} are accepted")
+    position = file.tell()
+    if image.format == "PNG":
+        file.seek(24)
+        if width * height * file.read(1)[0] > 8 * INFLATED * size:
+            raise ValueError(f"cannot be decoded: {size} bytes are too few for {width} x {height} pixels")
+    elif image.format in ("JPEG", "MPO"):
+        file.seek(0)
+        if (scans := _scans(file.read())) > MAX_SCANS:
+            raise LargeImageError(f"a JPEG of {scans} scans, at most {MAX_SCANS} are accepted")
+    file.seek(position)
+
+
+def _scans(jpeg: bytes) -> int:
+    """Return the number of scans of a JPEG's first image."""
+    position = scans = 0
+    while (marker := MARKER.search(jpeg, position)) is not None and marker.group()[1] != 0xD9:
+        position = marker.end()
+        scans += marker.group()[1] == 0xDA
+        if marker.group()[1] not in (0x01, 0xD8):  # the others have a length
+            position += int.from_bytes(jpeg[position : position + 2], "big")
+    return scans
+
+
+def _inflated_bytes(file: IO[bytes]) -> int:
+    """Return the number of bytes that a PNG's compressed pixels hold."""
+    stream, total = zlib.decompressobj(), 0
+    file.seek(8)
+    while len(head := file.read(8)) == 8 and not stream.eof:
+        length, kind = struct.unpack(">I4s", head)
+        data = file.read(length) if kind == b"IDAT" else b""
+        while data:
+            total += len(stream.decompress(data, BUFFER))
+            data = stream.unconsumed_tail
+        file.seek(length + 4 if kind != b"IDAT" else 4, os.SEEK_CUR)
+    return total
+
 
 MAX_16_BIT = 2**16 - 1
 BAND = 2**22
@@ -18,7 +187,7 @@ BAND = 2**22
 
 
 @dataclass(frozen=True)
-class ImageFile:
+class InspectedImage:
     """A complete image file: its size in pixels after EXIF rotation, and the SHA-256 of its bytes."""
 
     width: int
@@ -49,7 +218,7 @@ def open_image(path: Path, max_pixels: int | None = None, side: int | None = Non
 
 def inspect_image(
     path: Path, max_pixels: int, size: tuple[int, int] | None = None, copy: Path | None = None
-) -> ImageFile:
+) -> InspectedImage:
     """Decode, hash and optionally copy an image file in one pass; a bad image or size (after EXIF) is an error."""
     with _open(path) as file:
         width, height = decode_image(file, max_pixels).size
@@ -62,7 +231,7 @@ def inspect_image(
             copy.parent.mkdir(parents=True, exist_ok=True)
             with copy.open("wb") as target:
                 shutil.copyfileobj(file, target)
-    return ImageFile(width, height, sha256)
+    return InspectedImage(width, height, sha256)
 
 
 def _open(path: Path) -> BufferedReader:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bifocal.onnx.image_files import ImageFile, file_bytes, file_size
-from bifocal.onnx.image_header import MAX_BYTES, image_size
+from bifocal.onnx.images import MAX_BYTES, image_size
+from bifocal.onnx.pixels import ImageFile, file_bytes, file_size
 
 PREFIX = "BIFOCAL_MAX_"
 T = TypeVar("T")

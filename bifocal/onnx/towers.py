@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bifocal.onnx.damage import read_json
-from bifocal.onnx.resizing import DECODED_SCALE
+from bifocal.onnx.files import read_json
+from bifocal.onnx.pixels import DECODED_SCALE
 from bifocal.onnx.sessions import Array
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 

@@ -13,10 +13,9 @@ from PIL import Image
 
 from bifocal.durable import reading
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.heatmaps import LOCALIZER, HeatmapModel
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
+from bifocal.onnx.heatmaps import LOCALIZER, SIDE, HeatmapModel, peak
 from bifocal.onnx.images import open_image
-from bifocal.onnx.peak import SIDE, peak
 from bifocal.onnx.pointing import Pointer, open_pointer
 from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay

@@ -10,7 +10,7 @@ import numpy as np
 from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 from bifocal.search.collection.collection import Collection

@@ -13,7 +13,7 @@ import click
 import numpy as np
 from PIL import Image
 
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.onnx.images import open_image
 from bifocal.report.pictures import contact_sheet
 from bifocal.search.collection.collection import Collection

@@ -17,7 +17,7 @@ from bifocal.datasets.formats.folder import IMAGE_SUFFIXES, is_written
 from bifocal.durable import cache_folder, complete, write_once
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.onnx.pointing.similarity import PROMPT
 from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, read_names
 from bifocal.search.collection.collection import Collection

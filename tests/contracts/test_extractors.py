@@ -24,7 +24,7 @@ from bifocal.features.base import (
     ImageRegions,
 )
 from bifocal.features.writer import FeatureWriter
-from bifocal.onnx.resizing import center_box
+from bifocal.onnx.pixels import center_box
 
 PACKAGE = "bifocal.features.extractors"
 PARTS = registry.registered(PACKAGE)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bifocal.backbones.base import DescribedBackbone, normalize_pixels, to_pixels
 from bifocal.backbones.hub import file_address
-from bifocal.onnx.resizing import ResizeOrCrop, resize_image, resize_shorter
+from bifocal.onnx.pixels import ResizeOrCrop, resize_image, resize_shorter
 from bifocal.registry import suggest
 
 

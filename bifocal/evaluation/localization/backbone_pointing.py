@@ -14,7 +14,7 @@ from bifocal.evaluation.localization.heatmaps import IMAGE_SIDE, SIDE
 from bifocal.localization.heads import ClassMixture, MaskCLIP
 from bifocal.metrics import center_baseline, pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.onnx.peak import peak
+from bifocal.onnx.heatmaps import peak
 from bifocal.onnx.pointing import Place, Pointer
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.pointing.pointer import open_head

@@ -6,7 +6,7 @@ from typing import Any
 from PIL import Image
 
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
-from bifocal.onnx.resizing import DECODED_SCALE, ResizeOrCrop
+from bifocal.onnx.pixels import DECODED_SCALE, ResizeOrCrop
 
 
 class TimmExtractor:

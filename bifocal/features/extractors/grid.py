@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bifocal.features.boxes import CellExtractor, cell_boxes, coordinates, mirrored
 from bifocal.features.extractors.base import TimmExtractor
-from bifocal.onnx.resizing import ResizeOrCrop
+from bifocal.onnx.pixels import ResizeOrCrop
 
 
 class Grid(TimmExtractor, CellExtractor):

@@ -11,7 +11,7 @@ from bifocal.datasets import Dataset
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import IMAGE_FILES
-from bifocal.onnx.resizing import Resize, resized_size
+from bifocal.onnx.pixels import Resize, resized_size
 
 
 class ImageFiles(TimmExtractor):

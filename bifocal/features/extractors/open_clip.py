@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.backbones.open_clip import OpenClipBackbone, Output
 from bifocal.features.boxes import CellExtractor, cell_boxes
-from bifocal.onnx.resizing import DECODED_SCALE
+from bifocal.onnx.pixels import DECODED_SCALE
 
 
 class OpenClip(CellExtractor):

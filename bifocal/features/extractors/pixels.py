@@ -9,7 +9,7 @@ from torch import Tensor
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import PIXELS
-from bifocal.onnx.resizing import Resize
+from bifocal.onnx.pixels import Resize
 
 
 class Pixels(TimmExtractor):

@@ -9,7 +9,7 @@ from torch import Tensor
 from bifocal.backbones.timm.backbone import Pooling
 from bifocal.features.boxes import CellExtractor, cell_boxes
 from bifocal.features.extractors.base import TimmExtractor
-from bifocal.onnx.resizing import ResizeOrCrop
+from bifocal.onnx.pixels import ResizeOrCrop
 
 
 class Pooled(TimmExtractor, CellExtractor):

@@ -13,7 +13,7 @@ from bifocal.backbones.base import map_by_shape
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid
-from bifocal.onnx.resizing import Resize, resize_image
+from bifocal.onnx.pixels import Resize, resize_image
 
 POOLED_SIZE = 7
 Head = Literal["mean", "fc7"]

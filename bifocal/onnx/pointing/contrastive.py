@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.image_files import ImageFile
+from bifocal.onnx.pixels import ImageFile
 from bifocal.onnx.pointing.head import ImageHead, Place
 from bifocal.onnx.pointing.similarity import PROMPT, unit
 from bifocal.onnx.sessions import open_session, run_graph

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.damage import read_json
-from bifocal.onnx.image_files import ImageFile, file_bytes
-from bifocal.onnx.pixels import read_squares
+from bifocal.onnx.files import read_json
+from bifocal.onnx.pixels import ImageFile, file_bytes, read_squares
 from bifocal.onnx.pointing.equations import (
     cell_classes,
     class_presence,

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.heatmaps import LOCALIZER, HeatmapModel
-from bifocal.onnx.image_files import ImageFile
-from bifocal.onnx.pixels import DecodedImage, decode_pixels
+from bifocal.onnx.pixels import DecodedImage, ImageFile, decode_pixels
 from bifocal.onnx.pointing.contrastive import PATCHES, ContrastivePointer
 from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, Place, PointingHead
 

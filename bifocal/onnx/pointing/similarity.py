@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from bifocal.onnx.damage import read_json
+from bifocal.onnx.files import read_json
 from bifocal.onnx.sessions import Array, open_session, run_graph
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 from bifocal.onnx.text.vocabulary import tokenize

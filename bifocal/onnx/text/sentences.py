@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 
-from bifocal.onnx.damage import read_json
+from bifocal.onnx.files import read_json
 from bifocal.onnx.sessions import Array, open_session, run_graph
 from bifocal.onnx.text.captions import NumpyVectorizer
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer

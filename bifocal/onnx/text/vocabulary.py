@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.damage import read_json, read_whole
+from bifocal.onnx.files import read_json, read_whole
 from bifocal.onnx.text.captions import Array, EncodedCaptions, pad_ids
 
 PADDING = "<pad>"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.damage import read_json, read_whole
+from bifocal.onnx.files import read_json, read_whole
 
 Array = NDArray[Any]
 CALIBRATION, NAMES = "calibration.json", "names.npy"

@@ -11,7 +11,7 @@ import numpy as np
 
 from bifocal.datasets.prefetch import prefetch
 from bifocal.onnx.encoders import Array
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.durable import write_text
-from bifocal.onnx.damage import read_json, read_whole
+from bifocal.onnx.files import read_json, read_whole
 
 SCHEMA_VERSION = 1
 DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.parquet"

@@ -19,7 +19,7 @@ from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, one_type
-from bifocal.onnx.image_header import open_header
+from bifocal.onnx.images import open_header
 from bifocal.search.collection.format import DATE, FOLDER, TIME, UNKNOWN, UNPACKED, file_states
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bifocal.durable import write_text
-from bifocal.onnx.damage import read_json, read_whole
+from bifocal.onnx.files import read_json, read_whole
 from bifocal.search.collection.format import ModelIdentity
 
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"

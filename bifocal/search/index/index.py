@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.onnx.damage import read_whole
+from bifocal.onnx.files import read_whole
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import read_table
@@ -240,7 +240,7 @@ class SearchIndex:
         """Open an index; its vectors, keywords and index of faiss are memory-mapped.
 
         Args:
-            model: SHA-256 of the model that computes the queries, see ``bifocal.onnx.identity.model_hash``; None to
+            model: SHA-256 of the model that computes the queries, see ``bifocal.onnx.files.model_hash``; None to
                 compare it with nothing.
             collection: shares its items with the index if both have the same ids in the same rows; None for none.
 

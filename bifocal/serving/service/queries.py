@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.image_header import MAX_BYTES
+from bifocal.onnx.images import MAX_BYTES
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.search.hits import SearchHit
 from bifocal.search.query import Query

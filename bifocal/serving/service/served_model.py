@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.peak import SIDE, peak
+from bifocal.onnx.heatmaps import SIDE, peak
 from bifocal.onnx.pointing import Pointer
 from bifocal.onnx.pointing.phrases import Phrase
 from bifocal.search.search import Search

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from bifocal.onnx.heatmaps import SIDE
 from bifocal.onnx.int8 import quantize_rows
-from bifocal.onnx.peak import SIDE
 from bifocal.onnx.pointing import PointingHead
 from bifocal.onnx.pointing.phrases import ARTICLES, MAX_PHRASES, SEPARATORS
 from bifocal.onnx.pointing.similarity import CLASSES, PROMPT, SENTENCES, VECTORS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import STATES
 from bifocal.search.index.files import DESCRIPTION as INDEX_DESCRIPTION
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 class Release:
     """Contents of ``release.json``."""
 
-    model: str  # SHA-256 of the exported model, see ``bifocal.onnx.identity.model_hash``
+    model: str  # SHA-256 of the exported model, see ``bifocal.onnx.files.model_hash``
     # SHA-256 of each file of the collection, the index with its calibration, and the hubness bank
     files: Mapping[str, str]
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import mlflow
 import pyarrow.parquet as pq
 
-from bifocal.onnx.identity import hash_of_files, model_hash
+from bifocal.onnx.files import hash_of_files, model_hash
 from bifocal.search.collection.format import ITEMS
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror

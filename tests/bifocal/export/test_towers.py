@@ -14,7 +14,7 @@ from PIL import Image
 
 from bifocal.export.towers import export_towers
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from tests.bifocal.contrastive import write_clip
 from tests.bifocal.towers import write_immich
 

@@ -1,16 +1,25 @@
-"""Decoding and checking of image files."""
+"""Decoding and checking of image files; files that are refused by their header, before their pixels are decoded."""
 
 import hashlib
 import struct
 import time
 import zlib
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.onnx.images import inspect_image, open_image
+from bifocal.onnx.images import (
+    MAX_SCANS,
+    LargeImageError,
+    UnsupportedImageError,
+    decode_image,
+    image_size,
+    inspect_image,
+    open_image,
+)
 
 LIMIT = 50_000_000
 WIDTH, HEIGHT = 24, 16
@@ -186,7 +195,7 @@ def test_image_of_another_size_is_rejected_and_not_copied(tmp_path, photograph):
 
 @pytest.mark.parametrize("suffix", ["avif", "heic"])
 def test_photographs_of_phones_are_decoded(suffix: str, tmp_path: Path) -> None:
-    from bifocal.onnx.image_formats import image_formats
+    from bifocal.onnx.images import image_formats
 
     assert {"AVIF", "HEIF"} <= set(image_formats())  # registers the encoder too
     path = tmp_path / f"photo.{suffix}"
@@ -197,11 +206,84 @@ def test_photographs_of_phones_are_decoded(suffix: str, tmp_path: Path) -> None:
 
 
 def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bifocal.onnx import image_formats
+    from bifocal.onnx import images
 
     path = tmp_path / "photo.heic"
     Image.new("RGB", (64, 32)).save(path)
-    monkeypatch.setattr("bifocal.onnx.image_header.image_formats", lambda: image_formats.ALWAYS)
-    monkeypatch.setattr(image_formats, "image_formats", lambda: image_formats.ALWAYS)
+    monkeypatch.setattr(images, "image_formats", lambda: images.ALWAYS)
     with pytest.raises(ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"):
         open_image(path)
+
+
+WIDTH, HEIGHT = 24, 16
+
+
+def png_of(width: int, height: int, data: bytes, *, color: int = 0, interlaced: int = 0, frames: int = 0) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, interlaced)
+    animation = [(b"acTL", struct.pack(">II", frames, 0))] if frames else []
+    chunks = [(b"IHDR", header), *animation, (b"IDAT", zlib.compress(data)), (b"IEND", b"")]
+    parts = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def jpeg_of(scans: int, *, comment: bytes = b"") -> bytes:
+    """A progressive JPEG whose last scan is repeated, up to a number of scans."""
+    buffer = BytesIO()
+    Image.linear_gradient("L").resize((64, 64)).save(buffer, "JPEG", progressive=True)
+    file = buffer.getvalue()
+    starts = [position for position in range(len(file)) if file[position : position + 2] == b"\xff\xda"]
+    segment = b"\xff\xfe" + struct.pack(">H", 2 + len(comment)) + comment
+    return file[:-2] + segment + (scans - len(starts)) * file[starts[-1] : -2] + file[-2:]
+
+
+def test_scans_of_a_jpeg_are_limited_and_a_comment_hides_none() -> None:
+    assert decode_image(BytesIO(jpeg_of(MAX_SCANS)), None).size == (64, 64)
+    for file in (jpeg_of(MAX_SCANS + 1), jpeg_of(MAX_SCANS + 1, comment=b"\xff\xd9\xff\xd9")):
+        with pytest.raises(LargeImageError, match="a JPEG of 101 scans, at most 100 are accepted"):
+            image_size(BytesIO(file))
+    assert image_size(BytesIO(jpeg_of(9, comment=500 * b"\xff\xda"))) == (64, 64)
+    assert image_size(BytesIO(jpeg_of(9) + 500 * b"\xff\xda")) == (64, 64)
+
+
+def test_frames_of_an_animation_are_limited_by_its_header() -> None:
+    rows = HEIGHT * (b"\0" + WIDTH * b"\1")
+    assert image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=999))) == (WIDTH, HEIGHT)
+    with pytest.raises(LargeImageError, match="an animation of 1001 frames"):
+        image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=1_000)))
+
+
+def test_a_file_above_the_limit_of_bytes_is_not_parsed() -> None:
+    with pytest.raises(LargeImageError, match="a file of 101 bytes, at most 100 are accepted"):
+        image_size(BytesIO(101 * b"x"), max_bytes=100)
+
+
+def test_few_bytes_cannot_declare_many_pixels() -> None:
+    start = time.process_time()
+    with pytest.raises(ValueError, match="bytes are too few for 7000 x 7000 pixels"):
+        decode_image(BytesIO(png_of(7_000, 7_000, b"")), None)
+    assert time.process_time() - start < 0.1
+    rows = 2_000 * (1 + 2_000) * b"\0"  # the densest file that is complete
+    assert decode_image(BytesIO(png_of(2_000, 2_000, rows)), None).size == (2_000, 2_000)
+
+
+@pytest.mark.parametrize("interlaced", [0, 1])
+def test_a_png_that_ends_after_a_row_is_truncated(interlaced: int) -> None:
+    buffer = BytesIO()
+    Image.new("L", (WIDTH, HEIGHT)).save(buffer, "PNG")
+    assert not np.asarray(decode_image(buffer, None)).any()  # all rows are there, and black
+    complete = b"\0" * (HEIGHT * (1 + WIDTH))
+    if interlaced:
+        sides = [(3, 2), (3, 2), (6, 2), (6, 4), (12, 4), (12, 8), (24, 8)]
+        complete = b"".join(rows * (b"\0" + columns * b"\1") for columns, rows in sides)
+    decode_image(BytesIO(png_of(WIDTH, HEIGHT, complete, interlaced=interlaced)), None)
+    with pytest.raises(ValueError, match="truncated"):
+        decode_image(BytesIO(png_of(WIDTH, HEIGHT, complete[: -(1 + WIDTH)], interlaced=interlaced)), None)
+
+
+def test_another_file_has_an_error_of_its_own() -> None:
+    with pytest.raises(UnsupportedImageError, match="not an image in a supported format"):
+        image_size(BytesIO(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"))
+    with pytest.raises(ValueError, match="the file is empty"):
+        image_size(BytesIO())

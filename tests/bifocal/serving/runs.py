@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pyarrow as pa
 
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.writer import CollectionWriter, Item

@@ -9,7 +9,7 @@ import pytest
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item

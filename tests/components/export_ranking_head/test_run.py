@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 
 from bifocal.features import FeatureWriter
-from bifocal.onnx.pyfunc import open_model
-from bifocal.onnx.ranker import RankerModel
+from bifocal.onnx.pyfunc import RankerModel, open_model
 from bifocal.ranking_heads.model import build_ranking_model, save_head
 from components.export_ranking_head.run import run
 from components.export_ranking_head.spec import ExportRankingHeadParams

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import ImageFilter, ImageOps
 
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.onnx.images import open_image
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection

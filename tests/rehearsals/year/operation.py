@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from bifocal.monitoring import Artifacts, Monitor, Thresholds
-from bifocal.onnx.identity import model_hash
+from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item

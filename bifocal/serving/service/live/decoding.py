@@ -9,7 +9,7 @@ from typing import TypeVar
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.image_header import LargeImageError, UnsupportedImageError
+from bifocal.onnx.images import LargeImageError, UnsupportedImageError
 
 T = TypeVar("T")
 NICENESS = 5

@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.image_header import open_header
-from bifocal.onnx.images import open_image
+from bifocal.onnx.images import open_header, open_image
 
 SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""

@@ -16,7 +16,7 @@ from bifocal.evaluation.localization.backbone_pointing import things
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.localization.heads import ClassMixture
 from bifocal.metrics import pointing_hits
-from bifocal.onnx.peak import peak
+from bifocal.onnx.heatmaps import peak
 from bifocal.onnx.pointing import PointingHead
 from bifocal.report.html import render
 from bifocal.report.sections import Gallery

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.onnx.identity import model_hash
-from bifocal.onnx.peak import SIDE
+from bifocal.onnx.files import model_hash
+from bifocal.onnx.heatmaps import SIDE
 from bifocal.onnx.pointing import FOLDER, PointingHead, open_pointer
 from bifocal.onnx.pointing.pointer import LocalizerPointer
 from bifocal.search.trained_model import COLLECTION, ONNX, TrainedModel, load

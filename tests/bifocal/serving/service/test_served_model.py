@@ -7,7 +7,7 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from bifocal.onnx.peak import SIDE
+from bifocal.onnx.heatmaps import SIDE
 from bifocal.onnx.pointing.phrases import Phrase
 from bifocal.serving.service.served_model import Heatmap
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.onnx.heatmaps import HeatmapModel
-from bifocal.onnx.peak import SIDE
+from bifocal.onnx.heatmaps import SIDE, HeatmapModel
 from bifocal.search.trained_model import ONNX, TrainedModel
 from tests.bifocal.serving.server import JSON, Server
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.onnx.resizing import center_box, resize_shorter, resize_square
+from bifocal.onnx.pixels import center_box, resize_shorter, resize_square
 
 
 @pytest.mark.parametrize("size", [(197, 40), (40, 197), (400, 301), (32, 32), (64, 48)])

@@ -1,9 +1,10 @@
-"""Identity of an exported model: vectors of two models are never compared."""
+"""Files of an exported model: their hash, by which vectors belong to a model, and one error for a damaged file."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
 """Files beside the graphs that have no effect on a vector."""
@@ -32,3 +33,22 @@ def hash_of_files(files: Mapping[str, str]) -> str:
 
 def _counts(name: str) -> bool:
     return name not in REPORTS and not name.startswith(POINTING)
+
+
+T = TypeVar("T")
+
+
+def read_whole(file: Path, read: Callable[[Path], T]) -> T:
+    """Return ``read(file)``; ``ValueError`` with the name of a file that cannot be read."""
+    try:
+        return read(file)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # NumPy, Arrow, faiss and JSON have classes of their own
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise ValueError(f"{file} is damaged ({reason}): copy it again, or run the command that writes it") from error
+
+
+def read_json(file: Path) -> Any:
+    """Return the content of a JSON file."""
+    return read_whole(file, lambda path: json.loads(path.read_text(encoding="utf-8")))
