@@ -128,8 +128,8 @@ def s3() -> CheckResult:
     if not ({"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"} & set(os.environ)):
         fix = "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=..."
         return CheckResult("S3", None, "no credentials in the environment", fix)
-    from runtime.s3.errors import StorageError
     from runtime.s3.storage import Storage
+    from runtime.s3.uri import StorageError
 
     try:
         buckets = Storage(attempts=1, timeout=TIMEOUT_SECONDS).buckets()

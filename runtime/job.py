@@ -7,9 +7,9 @@ from typing import Any
 
 from runtime import parameters
 from runtime.process import under_torchrun
+from runtime.s3.remote_files import download_user_files, source_digests
 from runtime.s3.storage import Storage
 from runtime.s3.uri import cache_path, is_remote
-from runtime.s3.user_files import download_user_files, source_digests
 from runtime.shards import artifact_name
 from runtime.spec import Component
 from runtime.stage import Job

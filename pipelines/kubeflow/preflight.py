@@ -21,9 +21,8 @@ from components.catalog import pipeline_components
 from pipelines.kubeflow.resources import Resources
 from runtime.checkout import git_environment
 from runtime.redaction import redact
-from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
-from runtime.s3.uri import is_remote
+from runtime.s3.uri import StorageError, is_remote
 
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName

@@ -10,8 +10,8 @@ from typing import Any
 
 from runtime import artifacts, identity, parameters, shared_store
 from runtime.process import is_main_process
+from runtime.s3.remote_files import download_user_files, source_digests
 from runtime.s3.uri import is_remote
-from runtime.s3.user_files import download_user_files, source_digests
 from runtime.spec import Component, replace_values
 
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}

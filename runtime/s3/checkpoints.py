@@ -18,9 +18,8 @@ from bifocal.durable import change
 from bifocal.progress import log_line
 from bifocal.training.checkpoints import checkpoint_hook
 from runtime import artifacts
-from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
-from runtime.s3.uri import check_relative
+from runtime.s3.uri import StorageError, check_relative
 
 FOLDER = "BIFOCAL_CHECKPOINTS"
 MINUTES = "BIFOCAL_CHECKPOINT_MINUTES"

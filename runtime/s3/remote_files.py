@@ -1,16 +1,17 @@
-"""Single files on S3 that are downloaded when they are first opened, such as the images of a dataset."""
+"""Files of the user on S3: single ones that are downloaded when they are opened, and paths in parameters."""
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from bifocal.datasets import remote_files
 from runtime.artifacts import hash_files
-from runtime.s3.cache import cache_folder
-from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
-from runtime.s3.uri import SCHEME, cache_path
+from runtime.s3.uri import SCHEME, StorageError, cache_folder, cache_path, is_remote
+from runtime.spec import Component, replace_values
 
 
 def fetch_remote_files() -> None:
@@ -47,3 +48,23 @@ def local_copy(address: str, sha256: str) -> Path:
 def _storage(process: int) -> Storage:
     """Client of this process: a forked one must not share the connections of its parent."""
     return Storage()
+
+
+def download_user_files(values: Mapping[str, Any], component: Component) -> dict[str, Any]:
+    """Download the component's user files that are on S3; return ``values`` with the paths of the copies. The component
+    lists its ``listed_paths`` itself.
+    """
+    section = values.get(component.name, {})
+    copies: dict[tuple[str | int, ...], str] = {}
+    for location, path in component.user_paths(section).items():
+        if is_remote(path):
+            if location not in [(name,) for name in component.listed_paths]:
+                Storage().download(path, cache_path(path))
+            copies[location] = str(cache_path(path))
+    return {**values, component.name: replace_values(section, copies)}
+
+
+def source_digests(values: Mapping[str, Any], component: Component) -> dict[str, str]:
+    """Return a digest of each of the component's user files that are on S3, by its address."""
+    paths = sorted(set(component.user_paths(values.get(component.name, {})).values()))
+    return {path: Storage().digest(path) for path in paths if is_remote(path)}

@@ -1,9 +1,36 @@
-"""Addresses on S3, ``s3://bucket/key``, and the paths of their local copies."""
+"""Addresses on S3, ``s3://bucket/key``, the folder of their local copies, and the one error of every failure."""
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from runtime.s3.cache import cache_folder
-from runtime.s3.errors import StorageError
+from runtime.redaction import redact
+
+
+class StorageError(OSError):
+    """A request to S3 failed after every attempt, or a file has other contents than were uploaded."""
+
+
+@contextmanager
+def wrap_s3_errors(address: str) -> Iterator[None]:
+    """Raise boto3's errors as StorageError with the ``address`` that was requested."""
+    # Commands on local folders parse addresses without boto3.
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError, Boto3Error) as error:
+        # The address of the endpoint may have a password.
+        raise StorageError(
+            redact(
+                f"{address}: {error}. Transferred files are kept; the next attempt resumes. "
+                "'python -m pipelines doctor' checks endpoint and keys"
+            )
+        ) from error
+
 
 SCHEME = "s3://"
 
@@ -36,3 +63,34 @@ def cache_path(uri: str) -> Path:
     """Path of the local copy of ``uri``."""
     bucket, key = parse_s3_uri(uri)
     return cache_folder() / bucket / key
+
+
+VARIABLE = "BIFOCAL_CACHE"
+
+
+def cache_folder() -> Path:
+    """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to the temporary one."""
+    chosen = os.environ.get(VARIABLE)
+    home = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(chosen).absolute() if chosen else Path(home) / "bifocal" if home else _temporary_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(None, "permission denied")
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: this folder of local copies cannot be written ({error.strerror}); "
+            f"set {VARIABLE} to a folder that can"
+        ) from error
+    return folder
+
+
+def _temporary_folder() -> Path:
+    try:
+        folder = Path(tempfile.gettempdir()) / f"bifocal-{os.getuid()}"
+    except FileNotFoundError as error:
+        raise StorageError(f"no temporary folder can be written; set {VARIABLE} to a folder that can") from error
+    # Every user can create this folder before its owner does.
+    if os.path.lexists(folder) and folder.lstat().st_uid != os.getuid():
+        raise StorageError(f"{folder} belongs to another user; set {VARIABLE} to another folder")
+    return folder

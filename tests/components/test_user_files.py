@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from components.__main__ import main
 from runtime import artifacts, parameters
+from runtime.s3.remote_files import download_user_files
 from runtime.s3.storage import Storage
-from runtime.s3.user_files import download_user_files
 from runtime.spec import Component, Params, UserPath
 
 ROOT = Path(__file__).parents[2]

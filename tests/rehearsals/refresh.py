@@ -31,8 +31,8 @@ from bifocal.progress import log_line
 from bifocal.search.collection import format
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.writer import CollectionWriter, Item
-from runtime.s3.errors import StorageError
 from runtime.s3.remote_images import remote_source
+from runtime.s3.uri import StorageError
 from tests.components.embed_collection.conftest import embed, inputs, untracked
 from tests.mlflow_server import free_port
 

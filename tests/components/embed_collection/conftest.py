@@ -15,7 +15,7 @@ from bifocal.datasets.corpora import Scenes
 from components.embed_collection.spec import COMPONENT
 from runtime import artifacts
 from runtime.parameters import load, validate
-from runtime.s3.user_files import download_user_files
+from runtime.s3.remote_files import download_user_files
 from runtime.stage import Job, run_stage
 
 ROOT = Path(__file__).parents[3]

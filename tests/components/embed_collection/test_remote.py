@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bifocal.search.collection.collection import Collection
-from runtime.s3.errors import StorageError
 from runtime.s3.remote_images import S3Images
 from runtime.s3.storage import Storage
+from runtime.s3.uri import StorageError
 from tests.broken_s3 import Faults
 from tests.components.embed_collection.conftest import SCENES, embed
 

@@ -11,8 +11,7 @@ from bifocal.onnx.images import open_image
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters
-from runtime.s3.remote_files import fetch_remote_files
-from runtime.s3.user_files import download_user_files
+from runtime.s3.remote_files import download_user_files, fetch_remote_files
 
 SPLITS = ("train", "train", "train", "val", "test", "train")
 

@@ -11,9 +11,8 @@ from bifocal.onnx.images import open_image
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters
-from runtime.s3.errors import StorageError
-from runtime.s3.remote_files import fetch_remote_files
-from runtime.s3.user_files import download_user_files
+from runtime.s3.remote_files import download_user_files, fetch_remote_files
+from runtime.s3.uri import StorageError
 from tests.flickr8k_bucket import ADDRESS, upload_scenes
 
 SECTION = {"copy_images": False, "max_pixels": 10_000, "max_rejected_fraction": 0.0}

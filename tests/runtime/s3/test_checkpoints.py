@@ -14,7 +14,7 @@ from broken_s3 import Faults
 
 from bifocal.durable import complete
 from runtime.s3.checkpoints import FOLDER, INDEX, MINUTES, RemoteCheckpoints
-from runtime.s3.errors import StorageError
+from runtime.s3.uri import StorageError
 from runtime.spec import Params
 from runtime.stage import Job, run_stage
 from tests.runtime.s3.toy_training import EPOCHS, STEPS, toy, train

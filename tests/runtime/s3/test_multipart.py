@@ -12,9 +12,9 @@ import boto3
 import pytest
 from broken_s3 import Faults
 
-from runtime.s3.errors import StorageError
 from runtime.s3.multipart import upload_parts
 from runtime.s3.storage import Storage
+from runtime.s3.uri import StorageError
 
 ROOT = Path(__file__).parents[3]
 PART = 5 << 20

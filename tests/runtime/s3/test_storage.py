@@ -7,9 +7,8 @@ import pytest
 from broken_s3 import Faults
 
 from runtime import artifacts
-from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
-from runtime.s3.uri import parse_s3_uri
+from runtime.s3.uri import StorageError, parse_s3_uri
 
 MIB = 1 << 20
 PART = 5 * MIB

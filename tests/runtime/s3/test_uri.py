@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.s3.cache import cache_folder
-from runtime.s3.errors import StorageError
-from runtime.s3.uri import cache_path
+from runtime.s3.uri import StorageError, cache_folder, cache_path
 
 ROOT = Path(__file__).parents[3]
 
