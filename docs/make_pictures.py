@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 INPUTS = PICTURES / "inputs.json"
 REPORT = (
-    "bifocal/evaluation/base.py", "bifocal/report/charts.py", "bifocal/report/html.py", "bifocal/report/page.html.j2",
+    "bifocal/evaluation/base.py", "bifocal/report/charts.py", "bifocal/report/page.html.j2",
     "bifocal/report/sections.py", "bifocal/report/style.css", "params.yaml",
 )  # fmt: skip
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(

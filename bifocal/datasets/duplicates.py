@@ -15,6 +15,9 @@ DECODED_SIDE = 4 * SIDE
 MIN_CORRELATION = 0.995
 """Smallest correlation of the thumbnails of two near-duplicates."""
 BLOCK = 1024
+FOLDS, WORDS, DIMENSIONS, PENALTY = 5, 2000, 128, 1.0
+SUSPICIOUS = 0.9
+"""Fraction of other images that fit a caption better than its own from which on it is listed."""
 
 
 class DuplicatePair(NamedTuple):
@@ -59,11 +62,6 @@ def _thumbnail(image: Image.Image) -> NDArray[np.float32]:
     gray = gray - gray.mean()
     norm = float(np.linalg.norm(gray))
     return gray / norm if norm > 1.0 else np.zeros_like(gray)
-
-
-FOLDS, WORDS, DIMENSIONS, PENALTY = 5, 2000, 128, 1.0
-SUSPICIOUS = 0.9
-"""Fraction of other images that fit a caption better than its own from which on it is listed."""
 
 
 class Mismatch(NamedTuple):

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 BOXES = pa.list_(pa.list_(pa.float32(), 4))
+METADATA_FILE = "metadata.parquet"
+"""One row per image with the other values that the corpus has, in columns of its own names and types beside
+``image_id``; a dataset without them has no such table."""
 
 
 def _schema(*columns: tuple[str, Any] | tuple[str, Any, bool]) -> Any:
@@ -58,10 +61,6 @@ REJECTED = _schema(("kind", pa.string()), ("entry", pa.string()), ("reason", pa.
 
 LEAKAGE = _schema(("sha256", pa.string()), ("image_id", pa.string()), ("split", pa.string()))
 """Images with identical files in more than one split."""
-
-METADATA_FILE = "metadata.parquet"
-"""One row per image with the other values that the corpus has, in columns of its own names and types beside
-``image_id``; a dataset without them has no such table."""
 
 
 def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> None:

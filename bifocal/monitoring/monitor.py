@@ -19,7 +19,7 @@ from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import model_hash
-from bifocal.report.html import render
+from bifocal.report.sections import render
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.bootstrap import bootstrap_difference, percentile_interval
-from bifocal.report.html import render
-from bifocal.report.sections import Badge, Page, Section, Table
+from bifocal.report.sections import Badge, Page, Section, Table, render
 
 RETRIEVAL = ("caption_retrieval", "image_retrieval")
 KEYS = ["direction", "query", "image_id", "content"]

@@ -1,7 +1,15 @@
-"""Building blocks of a report, which hold only texts, data URIs and SVG, and scalar metrics as rows and tiles."""
+"""Building blocks of a report, which hold only texts, data URIs and SVG, and their rendering as one HTML file."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -210,3 +218,37 @@ def metric_table(title: str, rows: Sequence[MetricRow]) -> Table:
     used = [column for column in range(4) if column < 2 or any(row[column] for row in cells)]
     names = ("", "value", "95 %", "baselines")
     return Table(title, [names[column] for column in used], [[row[column] for column in used] for row in cells])
+
+
+def render(page: Page) -> str:
+    """Return ``page`` as HTML; the titles of its sections must differ."""
+    anchors = [anchor(section.title) for section in page.sections]
+    repeated = sorted({name for name in anchors if anchors.count(name) > 1})
+    if repeated:
+        raise ValueError(f"sections have the same anchor {', '.join(map(repr, repeated))}: give them other titles")
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"anchor": anchor, "rows": layout_rows, "markup": Markup}
+    environment.tests |= {"block": lambda block, name: type(block).__name__ == name}
+    style = Markup((FOLDER / "style.css").read_text())
+    return environment.get_template("page.html.j2").render(page=page, style=style)
+
+
+def anchor(title: str) -> str:
+    """Return ``title`` as an HTML id."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def layout_rows(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
+    """Group successive narrow blocks (charts, tables that are not wide), which share rows of two columns."""
+    for narrow, group in groupby(blocks, key=_is_narrow):
+        yield narrow, list(group)
+
+
+def _is_narrow(block: Block) -> bool:
+    return isinstance(block, Chart) or (isinstance(block, Table) and not block.wide)

@@ -22,7 +22,7 @@ from bifocal.models import load_model
 from bifocal.progress import log_line
 from bifocal.registry import build
 from bifocal.report import model_card
-from bifocal.report.html import render
+from bifocal.report.sections import render
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.spec import COMPONENT, EvaluateParams

@@ -49,8 +49,8 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.datasets.languages import caption_languages
     from bifocal.datasets.remote_files import is_address
     from bifocal.durable import write_text
-    from bifocal.report.html import render
     from bifocal.report.inspection import inspection_page
+    from bifocal.report.sections import render
     from pipelines.app.training.captions import check_count
 
     root = Path(directory)

@@ -10,7 +10,7 @@ from bifocal import registry
 from bifocal.evaluation.base import Result, Subject, build_page, merge_metrics, scalar_metrics
 from bifocal.evaluation.rank_tables import query_ranks
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.report.html import anchor, render
+from bifocal.report.sections import anchor, render
 from tests.bifocal.evaluation.small import DIM, INPUTS, read_subject, write_inputs
 
 EVALUATORS = registry.registered("bifocal.evaluation")

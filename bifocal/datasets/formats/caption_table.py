@@ -25,6 +25,22 @@ MAX_FIELD = 2**31 - 1
 MAX_BYTES = 2 * 2**30
 """Bytes of a table, unpacked: they are in memory at once."""
 MAX_ROWS = 5_000_000
+KNOWN = {
+    "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo"),
+    "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "title", "alt_text",
+                "alt", "prompt", "raw"),
+    "split": ("split", "subset", "partition", "fold", "set"),
+    "phrases": ("phrases",),
+}  # fmt: skip
+"""Names that a column is recognized by, the most certain first; case and spaces are ignored."""
+REQUIRED = ("image", "caption")
+MAX_CHARACTERS = 10_000
+"""Characters of a caption; a longer text is a broken row."""
+SPLIT_NAMES = {
+    "train": "train", "training": "train",
+    "val": "val", "valid": "val", "validation": "val", "dev": "val",
+    "test": "test", "testing": "test", "eval": "test",
+}  # fmt: skip
 
 
 @dataclass
@@ -170,18 +186,6 @@ def _read_parquet(path: Path) -> CaptionTable:
     return CaptionTable(path, content.column_names, rows)
 
 
-KNOWN = {
-    "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo"),
-    "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "title", "alt_text",
-                "alt", "prompt", "raw"),
-    "split": ("split", "subset", "partition", "fold", "set"),
-    "phrases": ("phrases",),
-}  # fmt: skip
-"""Names that a column is recognized by, the most certain first; case and spaces are ignored."""
-
-REQUIRED = ("image", "caption")
-
-
 @dataclass(frozen=True)
 class CaptionColumns:
     """Names of the columns of a caption table."""
@@ -233,15 +237,6 @@ def recognize(columns: Sequence[str], role: str) -> str | None:
 def _recognize(columns: Sequence[str], names: Sequence[str], taken: set[str]) -> str | None:
     plain = {"_".join(column.lower().split()): column for column in columns if column not in taken}
     return next((plain[name] for name in names if name in plain), None)
-
-
-MAX_CHARACTERS = 10_000
-"""Characters of a caption; a longer text is a broken row."""
-SPLIT_NAMES = {
-    "train": "train", "training": "train",
-    "val": "val", "valid": "val", "validation": "val", "dev": "val",
-    "test": "test", "testing": "test", "eval": "test",
-}  # fmt: skip
 
 
 @dataclass

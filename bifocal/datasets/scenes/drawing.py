@@ -12,6 +12,10 @@ from bifocal.datasets.base import Box
 from bifocal.datasets.scenes.layout import Scene, SceneObject
 
 Pixels = NDArray[np.floating[Any]]
+SUPERSAMPLING = 4
+"""Silhouettes are drawn this many times larger and averaged, for smooth edges."""
+_ARM = 0.32
+_CROSS = [(_ARM, 1), (_ARM, _ARM), (1, _ARM), (1, -_ARM), (_ARM, -_ARM), (_ARM, -1)]
 
 
 def noise(random: Generator, size: int, rows: int, columns: int | None = None) -> Pixels:
@@ -149,10 +153,6 @@ DRAWERS: dict[str, Callable[[int, Generator], Pixels]] = {
 }
 
 
-SUPERSAMPLING = 4
-"""Silhouettes are drawn this many times larger and averaged, for smooth edges."""
-
-
 def draw_scene(scene: Scene, size: int) -> Image.Image:
     """Draw the scene as an RGB image of size x size pixels."""
     random = np.random.default_rng(scene.seed)
@@ -257,9 +257,6 @@ def _heart() -> NDArray[np.float64]:
     x, y = 16 * np.sin(t) ** 3, 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
     return np.stack([x, -y - 2.5], axis=1) / 16.5
 
-
-_ARM = 0.32
-_CROSS = [(_ARM, 1), (_ARM, _ARM), (1, _ARM), (1, -_ARM), (_ARM, -_ARM), (_ARM, -1)]
 
 OUTLINES: dict[str, list[tuple[NDArray[np.float64], int]]] = {
     "circle": [(_regular(72, 0), 255)],

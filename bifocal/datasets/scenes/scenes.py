@@ -13,6 +13,10 @@ from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
 from bifocal.progress import track
 
+CAPTIONS_PER_IMAGE = 5
+MAX_SHORT = 5
+"""Every scene has so many different short captions."""
+
 
 def check_sizes(name: str, counts: Sequence[int], size: int) -> None:
     """Check the number of images of each split, and their side in pixels."""
@@ -72,11 +76,6 @@ def _labels(image_id: str, scene: Scene) -> list[LabelEntry]:
 
 def _path(split: str, number: int) -> str:
     return f"{split}/{number:05d}.jpg"
-
-
-CAPTIONS_PER_IMAGE = 5
-MAX_SHORT = 5
-"""Every scene has so many different short captions."""
 
 
 class Scenes:

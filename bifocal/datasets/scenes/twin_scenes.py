@@ -49,6 +49,7 @@ RELATED = (
 )
 COUNTED = ("{0} and {1} {on}", "{on} there are {0} and {1}", "a picture of {0} and {1} {on}", "{0} and {1}, {on}")
 NEGATED = ("{0} but no {1} {on}", "{on} there {is0} {0} but no {1}", "{0} and no {1} {on}", "{0} but no {1}, {on}")
+CAPTIONS_PER_IMAGE = 5
 
 
 @dataclass(frozen=True)
@@ -176,9 +177,6 @@ def _sentence(kind: Kind, scene: Scene, twin: Scene, words: _Words) -> Sentence:
     text = words.form.format(*names, is0=verb, relation=words.relation, on=words.on)
     text = text[0].upper() + text[1:] + "."
     return Sentence(text, tuple((as_in_text(phrase, text), group) for phrase, group in named))
-
-
-CAPTIONS_PER_IMAGE = 5
 
 
 class TwinScenes:

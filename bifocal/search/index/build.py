@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH = 65_536
+Array = NDArray[Any]
+K = 10
+STANDARD_ERRORS = 1.645 * 2**0.5
+"""Distance of a mean recall from the wanted recall, in standard errors. As many other queries then reach the wanted
+recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal distribution, and the difference of two means has
+twice the variance of one."""
+EXACT = "exact"
 
 
 def index_of_collection(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
@@ -62,15 +69,6 @@ class HeldOutCaptions:
         """Return for each caption whether the index has its image."""
         known = set(index.ids)
         return np.array([item_id in known for item_id in self.item_ids], dtype=bool)
-
-
-Array = NDArray[Any]
-K = 10
-STANDARD_ERRORS = 1.645 * 2**0.5
-"""Distance of a mean recall from the wanted recall, in standard errors. As many other queries then reach the wanted
-recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal distribution, and the difference of two means has
-twice the variance of one."""
-EXACT = "exact"
 
 
 @dataclass(frozen=True)

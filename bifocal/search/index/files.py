@@ -17,6 +17,8 @@ from bifocal.search.collection.format import ModelIdentity
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
 BIAS, REMOVED, APPROXIMATE, KEYWORDS = "bias.npy", "removed.npy", "index.faiss", "keywords.arrow"
 SCHEMA_VERSION = 1
+Array = NDArray[Any]
+BATCH = 65_536
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,6 @@ class IndexDescription:
                 f"the index holds vectors of {name}{version}{digest}, but the queries come from a model with hash "
                 f"{sha256[:12]}: build the index again with this model"
             )
-
-
-Array = NDArray[Any]
-BATCH = 65_536
 
 
 def without_values(items: pa.Table, removed: Array) -> pa.Table:

@@ -18,8 +18,7 @@ from bifocal.localization.heads import ClassMixture
 from bifocal.metrics import pointing_hits
 from bifocal.onnx.heatmaps import peak
 from bifocal.onnx.pointing import PointingHead
-from bifocal.report.html import render
-from bifocal.report.sections import Gallery
+from bifocal.report.sections import Gallery, render
 from tests.bifocal.evaluation.small import DIM, SIDE
 from tests.bifocal.pointing_heads import PADDED, describe, write_head
 
