@@ -73,7 +73,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 @click.option(
-    "--version", "number", type=click.IntRange(min=1), help="RegisteredVersion to promote instead of the candidate."
+    "--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate."
 )
 @click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
 @click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
