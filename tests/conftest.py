@@ -111,6 +111,13 @@ def browser() -> "Iterator[Browser]":
 
 
 @pytest.fixture(scope="session")
+def graph_cache(pytestconfig: pytest.Config) -> Path:
+    """Cache of exported graphs, for ``XDG_CACHE_HOME``, which later calls share until the code changes."""
+    assert pytestconfig.cache is not None
+    return pytestconfig.cache.mkdir("graphs")
+
+
+@pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> "TrainedModel":
     """The model of the package with its 256 scenes."""
     from pipelines.app.demo import unpack

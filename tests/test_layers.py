@@ -61,7 +61,8 @@ assert not {"torch", "mlflow", "boto3"} & set(sys.modules)
 
 SERVER = """
 import sys
-sys.modules["torch"] = None
+sys.modules.update(dict.fromkeys(["torch", "transformers", "open_clip", "sklearn", "scipy"]))
+import bifocal.onnx.text.sentences
 import bifocal.serving.service.app
 import bifocal.serving.service.live.sources
 # Each takes half a second of the start.

@@ -23,13 +23,6 @@ REGIONS, DIM = 3, 12
 
 
 @pytest.fixture(scope="session")
-def graph_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cache of exported graphs, which all processes of a test run share, for ``XDG_CACHE_HOME``."""
-    folder = tmp_path_factory.getbasetemp()
-    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "graphs"
-
-
-@pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore, TextStore]:
     """40 images, one per pair of 8 kinds and 5 marks; the features and both captions contain the kind and the mark."""
     folder = tmp_path_factory.mktemp("stores")

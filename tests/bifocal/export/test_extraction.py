@@ -51,6 +51,12 @@ def opened(dataset: Dataset, folder: Path, **arguments: Any) -> OpenedSource:
     return open_source(extractor, source, dataset, folder, batch_size=3, seed=0)
 
 
+@pytest.fixture(autouse=True)
+def cache(graph_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share the exports of all tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(graph_cache))
+
+
 @pytest.mark.parametrize("resize", ["square", "crop"])
 def test_features_are_those_of_torch_and_the_export_copies_the_graph(
     dataset: Dataset, resize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

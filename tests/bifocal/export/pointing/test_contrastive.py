@@ -23,7 +23,7 @@ from tests.bifocal.contrastive import SMALL
 
 
 @pytest.fixture(scope="module")
-def towers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
+def towers(graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
     """Return the description and the weights of a small random model."""
     folder = tmp_path_factory.mktemp("towers")
     torch.manual_seed(0)
@@ -34,7 +34,7 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
         folder / "weights.safetensors",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(graph_cache))
         yield backbone.describe(), folder / "weights.safetensors"
 
 
