@@ -48,6 +48,11 @@ COMPILER = """
 import sys
 import components.catalog
 assert not {"torch", "mlflow", "pandas", "numpy"} & set(sys.modules)
+sys.modules.update(torch=None, mlflow=None)
+from pathlib import Path
+from pipelines.kubeflow import compile, resources
+from runtime import parameters
+compile.compile_pipeline(parameters.load(Path("params.yaml")), resources.load(), "a")
 """
 
 RENDERER = """

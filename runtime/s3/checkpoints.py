@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from bifocal.durable import change
 from bifocal.progress import log_line
-from bifocal.training.checkpoints import checkpoint_hook
 from runtime import artifacts
 from runtime.s3.storage import Storage
 from runtime.s3.uri import StorageError, check_relative
@@ -161,6 +160,8 @@ def remote_checkpoints(fingerprint: Mapping[str, Any], partials: Mapping[str, Pa
     if store is None or not partials:  # a step without outputs trains nothing
         yield
         return
+    from bifocal.training.checkpoints import checkpoint_hook  # torch, which the compiler of a graph does not need
+
     store.restore()
     failed = True
     try:

@@ -90,6 +90,7 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
     assert tune("WSABIE", search, other, -math.inf).validation == {}
 
 
+@pytest.mark.slow
 def test_trainings_at_once_store_their_measures(tmp_path: Path) -> None:
     corpus = [f"prepare_dataset.corpus.{split}={images}" for split, images in (("train", 24), ("val", 8), ("test", 8))]
     small = [*corpus, "extract_features.weights.epochs=1", "extract_features.weights.min_count=1"]

@@ -27,10 +27,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_site_has_no_broken_link(site: Path) -> None:
     assert problems(site) == []
 
 
+@pytest.mark.slow
 def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
     text = (site / "api" / "losses.html").read_text()
     names = public_names("bifocal.losses")

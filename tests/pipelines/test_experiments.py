@@ -14,6 +14,7 @@ from dvc.repo import Repo
 
 from examples.optuna_search import search
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 STAGE = """
 import pathlib, sys

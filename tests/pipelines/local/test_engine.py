@@ -14,7 +14,7 @@ from pipelines.local.engine import Exit, HostEngine, Pod
 
 
 def pod(folder: Path, program: str, timeout: float) -> Pod:
-    return Pod(folder, (), "", ["python", "-c", program], {}, timeout, folder / "log.txt")
+    return Pod(folder, (), "", ["python", "-ISc", program], {}, timeout, folder / "log.txt")
 
 
 def test_host_engine_kills_a_step_and_its_children_after_the_timeout(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_host_engine_kills_a_step_and_its_children_after_the_timeout(tmp_path: P
         f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); print('began', flush=True)\n"
         "time.sleep(60)"
     )
-    assert HostEngine({}).run(pod(tmp_path, program, 4.0)) == Exit(-signal.SIGKILL, late=True)
+    assert HostEngine({}).run(pod(tmp_path, program, 2.0)) == Exit(-signal.SIGKILL, late=True)
     assert (tmp_path / "log.txt").read_text() == "began\n"
     check_end((tmp_path / "child").read_text())
 
@@ -41,7 +41,7 @@ from pathlib import Path
 from pipelines.local.engine import Pod
 from pipelines.local.engine import HostEngine
 
-HostEngine({}).run(Pod(Path(), (), "", ["python", "-c", sys.argv[1]], {}, 60.0, Path("log.txt")))
+HostEngine({}).run(Pod(Path(), (), "", ["python", "-ISc", sys.argv[1]], {}, 60.0, Path("log.txt")))
 """
 
 

@@ -116,6 +116,7 @@ def contrastive(artifacts: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_heads_without_a_gain_are_refused_and_the_contrastive_model_is_promoted(store: str, contrastive: Path) -> None:
     heads = register(contrastive, disturb)
     refused = decide(contrastive, LENIENT)

@@ -57,6 +57,7 @@ def test_without_ranks_of_the_encoder_nothing_is_said() -> None:
         compare(table[~table["direction"].str.startswith("zero_shot")], seed=0)
 
 
+@pytest.mark.slow
 def test_heads_on_a_folder(photos: Path, command: Command, tmp_path: Path) -> None:
     weights, run = write_clip(tmp_path / "clip"), tmp_path / "run"
     arguments = ("train", photos, "--encoder", weights, "--run", run, "--set", "train_embedding.phases.0.epochs=1")
