@@ -50,7 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and run the long files first, so that both workers end with short ones, at the same time."""
     for item in items:
         in_slow_folder = any(folder in item.path.as_posix() for folder in SLOW_FOLDERS)
-        if in_slow_folder or SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        if (
+            in_slow_folder
+            or item.get_closest_marker("real")
+            or SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        ):
             item.add_marker("slow")
     items.sort(key=lambda item: not any(folder in item.path.as_posix() for folder in LONG))
     gc.freeze()  # or else each full collection visits a million objects of imported packages

@@ -112,6 +112,7 @@ def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: 
     check_copy(run, tmp_path / "copy", browser, sentences)
 
 
+@pytest.mark.slow
 def test_a_model_of_open_clip_answers_in_german_and_japanese(
     hub: Hub, pictures: Path, tmp_path: Path, command: Command, caplog: pytest.LogCaptureFixture
 ) -> None:

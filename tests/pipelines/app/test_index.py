@@ -159,6 +159,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_small_encoders_need_torch_for_their_first_export_only(
     weights: Path, pictures: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

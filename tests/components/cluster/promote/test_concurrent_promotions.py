@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import mlflow
+import pytest
 
 from bifocal.datasets import Dataset
 from tests.components.cluster.promote.versions import POLICY, ROOT, decisions, number_of, register
@@ -30,6 +31,7 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child i
 """
 
 
+@pytest.mark.slow
 def test_concurrent_promotions_leave_the_best_version_as_champion(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def tags_of_candidate() -> dict[str, str]:
     return version_tags(version)
 
 
+@pytest.mark.slow
 def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
     store: mlflow.MlflowClient, sentences: list[str], tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from tests.pipelines.app.comparison.comparing import (
 from tests.pipelines.releases import move_alias, wait
 
 
+@pytest.mark.slow
 def test_failures_and_delays_of_a_candidate_reach_no_client(store: mlflow.MlflowClient, sentences: list[str]) -> None:
     name_releases(BAD, GOOD)
     check_shadow(sentences)
