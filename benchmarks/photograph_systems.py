@@ -22,8 +22,7 @@ from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import load_model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import dual_encoder, embed, embed_images, is_dual_encoder
+from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed, embed_images, is_dual_encoder
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.validators import recall_metrics

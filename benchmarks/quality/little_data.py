@@ -26,7 +26,7 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
-from bifocal.models.embedding import dual_encoder, embed
+from bifocal.models.batch import dual_encoder, embed
 from bifocal.registry import build
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer

@@ -30,8 +30,7 @@ from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import SIDE, peak
 from bifocal.onnx.pointing import ACCURATE, PointingHead
-from bifocal.onnx.pointing.equations import presence_score, probability
-from bifocal.onnx.pointing.head import ImageClasses
+from bifocal.onnx.pointing.head import ImageClasses, presence_score, probability
 from bifocal.onnx.sessions import run_graph
 from bifocal.serving.site.places import COMPONENTS, encode_image
 from pipelines.app.training.pointing import pointer_of_weights

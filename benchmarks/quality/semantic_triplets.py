@@ -25,7 +25,7 @@ from benchmarks.quality.little_data import pooled_inputs
 from benchmarks.scene_systems import make
 from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.models.base import Model
-from bifocal.models.embedding import dual_encoder, embed_images
+from bifocal.models.batch import dual_encoder, embed_images
 from bifocal.registry import build
 from bifocal.training import FitOptions, TrainingPhase, new_model, train_phases
 from bifocal.training.inputs import TrainingInputs

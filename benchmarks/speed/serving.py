@@ -93,8 +93,7 @@ def measure(report: Report, run: Path, count: int) -> None:
     from bifocal.datasets import read_dataset
     from bifocal.features import open_features
     from bifocal.models import load_model
-    from bifocal.models.batch import ImageCaptionPairs
-    from bifocal.models.embedding import dual_encoder, embed
+    from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
     from bifocal.text import TextStore
 
     artifacts = run / "artifacts"

@@ -13,8 +13,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models.base import Model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
+from bifocal.models.batch import BATCH, ImageCaptionPairs, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.models.inputs import check_inputs
 from bifocal.report.pictures import Thumbnails
 from bifocal.report.sections import Details, MetricRow, Page, Section, Table, headline_tiles, metric_table

@@ -11,7 +11,7 @@ from bifocal.features import RegionBatch
 from bifocal.localization.base import AutoLocalizer, Localizer
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.models.base import Model
-from bifocal.models.pertinence import pertinence
+from bifocal.models.grounding import pertinence
 from bifocal.onnx.sessions import REGIONS
 from bifocal.registry import build
 from bifocal.text import TextBatch

@@ -1,6 +1,5 @@
 """Models, one per file: two encoders -> ``Scores``."""
 
-from bifocal.models.concatenation import concatenate_models
 from bifocal.models.grounding import GroundingModel
-from bifocal.models.serialization import build_model, load_model, save_model
+from bifocal.models.serialization import build_model, concatenate_models, load_model, save_model
 from bifocal.models.two_branch import TwoBranchModel

@@ -1,6 +1,6 @@
-"""Build a model from names and sizes; save it as ``config.json`` and ``model.safetensors``, and load it."""
+"""Build a model from names and sizes, join several models, and save one as its configuration and weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 
 from bifocal.image_encoders.concatenated import ConcatenatedImages
 from bifocal.models.base import Model
+from bifocal.models.two_branch import TwoBranchModel
 from bifocal.onnx.text.captions import FormatName
 from bifocal.registry import as_mapping, build, split
 from bifocal.serialization import load_config, load_state, save_network
@@ -104,3 +105,34 @@ def load_model(directory: Path, device: torch.device | str = "cpu") -> Model:
     model = build_model(**load_config(directory, "model"))
     model.load_state_dict(load_state(directory, "model"))
     return model.to(device).eval()
+
+
+def concatenate_models(models: Sequence[Model]) -> Model:
+    """Return one model with the vectors of all ``models``, one after the other, divided by sqrt(n).
+
+    The cosine of the result is the mean of the cosines of the models: an ensemble with one vector per image and
+    caption, which is saved, exported, indexed and served as one model. Lakshminarayanan et al., "Simple and scalable
+    predictive uncertainty estimation using deep ensembles", NeurIPS 2017, average networks of different seeds.
+
+    Args:
+        models: of ``build_model`` with the same arguments, such as trainings with several seeds; one is returned as it
+            is.
+
+    Raises:
+        ValueError: the models have different arguments, or several vectors per image.
+    """
+    first = models[0]
+    if len(models) == 1:
+        return first
+    if any(model.config != first.config for model in models):
+        raise ValueError("the models have different arguments: concatenate trainings of one configuration")
+    if not isinstance(first, TwoBranchModel):
+        raise ValueError(f"a {type(first).__name__} has no single vector to concatenate: use a TwoBranchModel")
+    joined = build_model(**first.config | {"members": len(models)})
+    for part in Model.parts:
+        for member, model in zip(getattr(joined, part).members, models, strict=True):
+            member.load_state_dict(getattr(model, part).state_dict())
+    if joined.word_embedding is not None:
+        weights = [model.word_embedding.weight for model in models if model.word_embedding is not None]
+        joined.word_embedding.weight.data.copy_(torch.cat(weights, dim=1))
+    return joined.to(first.device).eval()

@@ -14,8 +14,7 @@ from bifocal.localization import AutoLocalizer, rasterize
 from bifocal.localization.base import Localizer
 from bifocal.models import GroundingModel
 from bifocal.models.base import Model
-from bifocal.models.batch import to_device
-from bifocal.models.embedding import BATCH, DualEncoder, dual_encoder
+from bifocal.models.batch import BATCH, DualEncoder, dual_encoder, to_device
 from bifocal.search.hits import Explain, Results, SearchHit
 from bifocal.text.vectorizers.base import FittedVectorizer
 

@@ -13,7 +13,7 @@ from bifocal.hubness.bank import HubnessBank
 from bifocal.layers import ResidualMap
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
-from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
+from bifocal.models.batch import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.progress import log_line
 from bifocal.training.distributed import World
 from bifocal.training.fitting import FitOptions, TrainingPhase, TrainingResult, train_phases

@@ -12,8 +12,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.features.boxes import image_sizes, relative_boxes
 from bifocal.metrics.localization.pointing import box_iou
-from bifocal.models.batch import Batch, to_device
-from bifocal.models.embedding import BATCH, DualEncoder
+from bifocal.models.batch import BATCH, Batch, DualEncoder, to_device
 from bifocal.onnx.text.captions import EncodedCaptions
 from bifocal.text import TextBatch
 from bifocal.text.store import collate

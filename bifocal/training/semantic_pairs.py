@@ -8,8 +8,7 @@ from torch.nn.functional import relu
 
 from bifocal.features import RegionBatch
 from bifocal.metrics.ranking.semantic_relevance import sum_by_image
-from bifocal.models.batch import Batch, ImageCaptionPairs
-from bifocal.models.embedding import BATCH, DualEncoder, embed_images, embed_texts
+from bifocal.models.batch import BATCH, Batch, DualEncoder, ImageCaptionPairs, embed_images, embed_texts
 from bifocal.text import TextBatch
 
 

@@ -16,8 +16,7 @@ from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
 from bifocal.metrics import Ranks, area_under, choose_queries, retrieval_ranks, semantic_curves, summarize
 from bifocal.metrics.ranking.semantic_relevance import relevance
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import dual_encoder, embed, is_dual_encoder
+from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed, is_dual_encoder
 from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
 from bifocal.registry import CheckedByConstruction
 from bifocal.text.vectorizers.base import CachedVectorizer, FittedVectorizer

@@ -12,8 +12,7 @@ from bifocal import registry
 from bifocal.features import RegionBatch
 from bifocal.models import build_model, load_model, save_model
 from bifocal.models.base import Model
-from bifocal.models.batch import Batch
-from bifocal.models.embedding import dual_encoder, is_dual_encoder
+from bifocal.models.batch import Batch, dual_encoder, is_dual_encoder
 from bifocal.text import TextBatch
 
 MODELS = registry.registered("bifocal.models")

@@ -14,8 +14,7 @@ from bifocal.backbones.classes import Classes
 from bifocal.export.encoders import branches, export_encoder
 from bifocal.losses import InfoNCELoss, SigmoidLoss, TripletLoss
 from bifocal.models import load_model, save_model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import dual_encoder, embed
+from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
 from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, World, torchrun_world
 from bifocal.training.batches import CaptionBatches

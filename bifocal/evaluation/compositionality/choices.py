@@ -12,8 +12,7 @@ from torch.nn.functional import normalize
 from bifocal.evaluation.base import Result, Subject
 from bifocal.features import RegionBatch
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.models.batch import to_device
-from bifocal.models.embedding import BATCH
+from bifocal.models.batch import BATCH, to_device
 from bifocal.models.phrase_locator import embed_texts
 from bifocal.report.sections import MetricRow, Section, Table, metric_table
 

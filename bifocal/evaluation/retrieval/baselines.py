@@ -12,8 +12,7 @@ from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.image_encoders import LinearEncoder, ResidualHead
 from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, split_folds, summarize
 from bifocal.models import TwoBranchModel
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import dual_encoder, embed
+from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
 from bifocal.report.sections import MetricRow, Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead

@@ -21,7 +21,7 @@ from bifocal.evaluation.semantic.human_triplets import (
 )
 from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
-from bifocal.models.embedding import BATCH, dual_encoder, embed_texts
+from bifocal.models.batch import BATCH, dual_encoder, embed_texts
 from bifocal.report.charts import line_chart
 from bifocal.report.sections import Block, Chart, MetricRow, Section, Table, metric_table
 from bifocal.text import TextBatch

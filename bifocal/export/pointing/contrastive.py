@@ -15,8 +15,8 @@ from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.export.graphs.write import Shape, check_shapes, write_graph
 from bifocal.export.text import ClipTower
 from bifocal.localization.heads import MaskCLIP
-from bifocal.onnx.pointing.contrastive import PATCHES, PHRASES
 from bifocal.onnx.pointing.head import DESCRIPTION
+from bifocal.onnx.pointing.pointer import PATCHES, PHRASES
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
 

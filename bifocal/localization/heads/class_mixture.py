@@ -32,7 +32,7 @@ class ClassMixture(CheckedByConstruction):
     of semantic embeddings", ICLR 2014, eq. (2), who mix vectors of an image's classes. The logits of cells are the maps
     of Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2). The map is
     standardized, smoothed, and has a prior of the center as ``SmoothedActivations``. Maps of several sizes of the image
-    are summed. The equations are in ``bifocal.onnx.pointing.equations``.
+    are summed. The equations are in ``bifocal.onnx.pointing.head``.
 
     The calibration assumes that half of the phrases are in their image. Its values were fitted on EfficientNet-Lite2,
     all-MiniLM-L6-v2, and photographs of COCO and Flickr8k, see ``docs/pointing.md``.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from bifocal.models.embedding import DualEncoder, dual_encoder
+from bifocal.models.batch import DualEncoder, dual_encoder
 from bifocal.serialization import read_tensors, write_tensors
 from bifocal.training.batches.base import Batches, PreparedBatches, check_positive, epoch_generator
 from bifocal.training.inputs import TrainingInputs

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
-from bifocal.models.embedding import DualEncoder, dual_encoder
+from bifocal.models.batch import DualEncoder, dual_encoder
 from bifocal.training.batches.base import Batches, PreparedBatches, Sampler, check_positive, epoch_generator
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.semantic_pairs import SemanticPairs, mine_triplets, relevant_images

@@ -9,8 +9,7 @@ from torch.linalg import solve_triangular
 
 from bifocal.image_encoders.base import mean_region
 from bifocal.models.base import Model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import BATCH
+from bifocal.models.batch import BATCH, ImageCaptionPairs
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs

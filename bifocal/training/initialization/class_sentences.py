@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bifocal.backbones.classes import Classes, class_vectors, imagenet_classes
 from bifocal.models.base import Model
-from bifocal.models.embedding import BATCH
+from bifocal.models.batch import BATCH
 from bifocal.registry import CheckedByConstruction
 from bifocal.text.vectorizers import Concatenated, SentenceVectors
 from bifocal.training.initialization.base import Initialization

@@ -9,8 +9,7 @@ import torch
 from bifocal.losses import HardestTripletLoss
 from bifocal.models import build_model, load_model, save_model
 from bifocal.models.base import Model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import embed
+from bifocal.models.batch import ImageCaptionPairs, embed
 
 
 @pytest.fixture(scope="module")

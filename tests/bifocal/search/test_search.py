@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from bifocal.models import TwoBranchModel, build_model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import embed
+from bifocal.models.batch import ImageCaptionPairs, embed
 from bifocal.search import Search, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers.base import load_vectorizer
 

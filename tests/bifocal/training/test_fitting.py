@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from bifocal.losses import InfoNCELoss, RecallLoss, TripletLoss
 from bifocal.metrics import Ranks, retrieval_ranks
 from bifocal.models import TwoBranchModel
-from bifocal.models.batch import Batch, ImageCaptionPairs
-from bifocal.models.embedding import embed
+from bifocal.models.batch import Batch, ImageCaptionPairs, embed
 from bifocal.scores import Scores
 from bifocal.sorters import PositionwiseLSTMSorter
 from bifocal.training.batches.captions import distinct_batches

@@ -14,8 +14,7 @@ from bifocal.image_encoders import LinearEncoder
 from bifocal.localization import SMILERegions
 from bifocal.metrics import choose_queries, retrieval_ranks
 from bifocal.models import TwoBranchModel, build_model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import embed
+from bifocal.models.batch import ImageCaptionPairs, embed
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.semantic_pairs import SemanticPairs

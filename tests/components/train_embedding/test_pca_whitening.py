@@ -13,8 +13,7 @@ from bifocal.datasets import read_dataset
 from bifocal.features.extractors import RMAC, ImageFiles
 from bifocal.features.image_files import open_features
 from bifocal.models import load_model
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import dual_encoder, embed_images
+from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed_images
 from bifocal.onnx.images import open_image
 from bifocal.text import TextStore
 from components.extract_features.run import run as extract_features

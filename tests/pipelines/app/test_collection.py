@@ -14,7 +14,7 @@ from bifocal.evaluation.retrieval.ranked_split import rank_split
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model
-from bifocal.models.embedding import embed
+from bifocal.models.batch import embed
 from bifocal.search import Search
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity

@@ -1,4 +1,4 @@
-// Heatmap and probability of a phrase, as bifocal/onnx/pointing/equations.py computes them.
+// Heatmap and probability of a phrase, as bifocal/onnx/pointing/head.py computes them.
 const DEVIATION = 1e-6;
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 from bifocal.export.pointing import export_head, load_class_logits
 from bifocal.localization.heads import ClassMixture
 from bifocal.onnx.pointing import PointingHead
-from bifocal.onnx.pointing.equations import cell_classes, heatmap, phrase_map
+from bifocal.onnx.pointing.head import cell_classes, heatmap, phrase_map
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
 from bifocal.text.transformer.tiny import write_tiny_transformer

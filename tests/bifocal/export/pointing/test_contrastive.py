@@ -17,7 +17,7 @@ from bifocal.export.pointing.contrastive import Patches, load_towers
 from bifocal.features.extractors import OpenClip
 from bifocal.localization.heads import MaskCLIP
 from bifocal.onnx.pointing import FOLDER, ContrastivePointer, open_pointer
-from bifocal.onnx.pointing.equations import heatmap
+from bifocal.onnx.pointing.head import heatmap
 from bifocal.registry import build
 from tests.bifocal.contrastive import SMALL
 

@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from bifocal.onnx.pointing import FOLDER
-from bifocal.onnx.pointing.equations import class_weights, phrase_map, standardize
+from bifocal.onnx.pointing.head import class_weights, phrase_map, standardize
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.service.served_model import Heatmap, ServedModel

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from bifocal.losses import SemanticTripletLoss
 from bifocal.models import TwoBranchModel, build_model
-from bifocal.models.embedding import embed
+from bifocal.models.batch import embed
 from bifocal.training.batches import MinedTriplets, OrderedTriplets
 from bifocal.training.semantic_pairs import SemanticPairs, relevant_images
 

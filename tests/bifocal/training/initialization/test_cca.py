@@ -11,8 +11,7 @@ from torch.nn.functional import normalize
 from bifocal.image_encoders import LinearEncoder as ImageLinear
 from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.models import TwoBranchModel
-from bifocal.models.batch import ImageCaptionPairs
-from bifocal.models.embedding import embed
+from bifocal.models.batch import ImageCaptionPairs, embed
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import write_text
