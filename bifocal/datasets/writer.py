@@ -6,7 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path, PurePath
 from typing import TypeVar
 
@@ -71,7 +71,7 @@ def write_dataset(
     """
     inside = directory / "images"
     copy_to = inside if copy_images and corpus.image_root != inside else None
-    valid = validate_corpus(corpus, copy_to, max_pixels)
+    valid, files = validate_corpus(corpus, copy_to, max_pixels)
 
     table = directory / "rejected.parquet"
     write_table(table, REJECTED, (asdict(entry) for entry in [*corpus.excluded, *valid.rejected]))
@@ -79,8 +79,8 @@ def write_dataset(
     if not valid.images:
         raise ValueError(f"{name}: no image is valid. The first problems: {_first(valid.rejected)}. {table} lists all")
 
-    leaked = _find_leakage(valid.images, valid.files)
-    write_table(directory / "images.parquet", IMAGES, (_image_row(image, valid.files) for image in valid.images))
+    leaked = _find_leakage(valid.images, files)
+    write_table(directory / "images.parquet", IMAGES, (_image_row(image, files) for image in valid.images))
     write_table(directory / "captions.parquet", CAPTIONS, (asdict(caption) for caption in valid.captions))
     phrases = ({"phrase_id": number, **asdict(phrase)} for number, phrase in enumerate(valid.phrases))
     write_table(directory / "phrases.parquet", PHRASES, phrases)
@@ -157,20 +157,8 @@ def _image_row(image: ImageEntry, files: dict[str, InspectedImage]) -> dict[str,
     return {**row, **asdict(files[image.image_id]), "sha256": files[image.image_id].sha256 or None}
 
 
-@dataclass(frozen=True)
-class ValidatedCorpus:
-    """Valid entries of a corpus, and the rejected ones."""
-
-    images: Sequence[ImageEntry]
-    files: dict[str, InspectedImage]  # of every valid image, by image id
-    captions: Sequence[CaptionEntry]
-    phrases: Sequence[PhraseEntry]
-    labels: Sequence[LabelEntry]
-    rejected: Sequence[RejectedEntry]
-
-
-def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> ValidatedCorpus:
-    """Check every entry; open each image of at most ``max_pixels`` once; copy valid images to ``copy_to``.
+def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tuple[Corpus, dict[str, InspectedImage]]:
+    """Return the valid entries, and the files of the valid images by image id, which are copied to ``copy_to``.
 
     An image needs a caption or a label, an unused id and a path inside the image root. Boxes are clipped to the image;
     a phrase needs one that has an area.
@@ -260,7 +248,8 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> Va
     captions = keep("caption", corpus.captions, lambda entry: f"{entry.caption_id} of {entry.image_id}", caption)
     phrases = keep("phrase", corpus.phrases, lambda entry: f"{entry.phrase!r} of {entry.image_id}", phrase)
     labels = keep("label", corpus.labels, lambda entry: f"{entry.task} {entry.label} of {entry.image_id}", label)
-    return ValidatedCorpus(images, files, captions, phrases, labels, rejected)
+    valid = replace(corpus, images=images, captions=captions, phrases=phrases, labels=labels, rejected=rejected)
+    return valid, files
 
 
 def _clip(phrase: PhraseEntry, file: InspectedImage) -> tuple[Box, ...]:
