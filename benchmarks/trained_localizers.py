@@ -9,7 +9,7 @@ from bifocal.onnx.pointing import Pointer, open_pointer
 from components.catalog import pipeline_components
 from pipelines.app.run_folder import ARTIFACTS, use_store_of
 from pipelines.app.stages import run_stages
-from pipelines.app.training.parameters import training_parameters
+from pipelines.app.training.recipe import compose
 
 PHOTOGRAPHS = 1000
 LOCALIZERS = {"SMILERegions": (), "MultiLevelHeatmap": (Path(__file__).with_name("multi_level.yaml"),)}
@@ -25,7 +25,7 @@ def trained_pointer(localizer: str, data: Path, folder: Path) -> Pointer:
         write_photographs(data / "flickr8k", folder / "drawn", PHOTOGRAPHS)
         (folder / "drawn").rename(photos)
     settings = (f"export_onnx.localizer={localizer}",)
-    values = training_parameters(str(photos.resolve()), data / WEIGHTS, LOCALIZERS[localizer], settings)
+    values = compose(str(photos.resolve()), data / WEIGHTS, LOCALIZERS[localizer], settings).values
     run = folder / localizer
     use_store_of(run)
     stages = [stage for stage in pipeline_components("late_interaction") if stage.name not in UNUSED]

@@ -34,7 +34,7 @@ from pipelines.app.demo import (
     VECTORS,
     tiles,
 )
-from pipelines.app.run_folder import ARTIFACTS, shipped_file, use_store_of, write_parameters
+from pipelines.app.run_folder import ARTIFACTS, shipped_file, use_store_of
 from pipelines.app.stages import run_stages, stages_of_run
 from runtime import parameters
 
@@ -46,7 +46,6 @@ SHEET_QUALITY, BATCH = 70, 64
 def main() -> None:
     """Train, and write the shipped files."""
     values = parameters.load(shipped_file("params.yaml"), [SHIPPED / RECIPE])
-    write_parameters(RUN, values)
     use_store_of(RUN)
     run_stages(RUN, values, stages_of_run())
     artifacts = RUN / ARTIFACTS

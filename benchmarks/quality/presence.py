@@ -33,7 +33,7 @@ from bifocal.onnx.pointing import ACCURATE, PointingHead
 from bifocal.onnx.pointing.head import ImageClasses, presence_score, probability
 from bifocal.onnx.sessions import run_graph
 from bifocal.serving.site.places import COMPONENTS, encode_image
-from pipelines.app.training.pointing import pointer_of_weights
+from pipelines.app.training.networks import pointer_of_weights
 
 BACKBONE = "tf_efficientnet_lite2_imagenet.safetensors"
 EDGES = (0.0, 0.2, 0.3, 0.4, 0.6, 0.8, 1.01)

@@ -9,9 +9,10 @@ from typing import Any
 from bifocal.monitoring import Artifacts, Monitor, Thresholds, Week
 from components.catalog import final_component
 from components.cluster.promote.run import PromotionDecision, promote
-from pipelines.app.run_folder import ARTIFACTS, shipped_file, write_parameters
+from pipelines.app.run_folder import ARTIFACTS, shipped_file
 from pipelines.app.stages import run_stages, stages_of_run
-from pipelines.app.training.backbones import demo_section
+from pipelines.app.training.networks import demo_section
+from pipelines.app.training.recipe import fit_pointing
 from pipelines.policies import load_promotion, load_thresholds
 from runtime import parameters
 from runtime.artifacts import artifact_hash
@@ -87,8 +88,7 @@ def train(folder: Path, images: Path, table: Path, settings: Mapping[str, Any]) 
         "extract_features": demo_section(),
         "embed_collection": {"source": str(images)},
     }
-    values = parameters.merge(parameters.merge(values, overlay), settings)
-    write_parameters(folder, values)
+    values = fit_pointing(parameters.merge(parameters.merge(values, overlay), settings), None)
     run_stages(folder, values, [stage for stage in stages_of_run() if stage.name not in SEARCH])
     register = final_component(values["pipeline"])
     registered = run_stage(stage_job(register, values, Workspace((folder / ARTIFACTS).as_posix()))).metrics

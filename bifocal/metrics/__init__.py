@@ -37,4 +37,10 @@ from bifocal.metrics.retrieval.protocols import (
     summarize_folds,
 )
 from bifocal.metrics.retrieval.ranks import Ranks, ranks, rerank_for_captions, rerank_for_images
-from bifocal.metrics.retrieval.recall import chance_report, retrieval_intervals, retrieval_ranks, summarize
+from bifocal.metrics.retrieval.recall import (
+    chance_report,
+    recall_sum_gain,
+    retrieval_intervals,
+    retrieval_ranks,
+    summarize,
+)

@@ -11,6 +11,7 @@ from torch import nn
 
 from bifocal.hubness.bank import HubnessBank
 from bifocal.layers import ResidualMap
+from bifocal.metrics import recall_sum_gain
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
 from bifocal.models.batch import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
@@ -21,7 +22,7 @@ from bifocal.training.initialization.base import Initialization, initialize
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.loop import Row
 from bifocal.training.precision import embedding_cast
-from bifocal.training.validators import Recall
+from bifocal.training.validators import KS, Recall, model_ranks, recall_metrics
 
 MEMBER_SEED = 1009
 """Difference of the seeds of two members, so that runs with neighboring seeds share no member."""
@@ -81,7 +82,7 @@ def train_members(
                 on_epoch=on_epoch,
             )
         results.append(result)
-        metrics |= choose_blend(model, inputs) if is_main else {}
+        metrics |= choose_blend(model, inputs, own_seed) if is_main else {}
         models.append(model)
     for number, untrained in enumerate(closed_form):
         own_seed, folder = seed + MEMBER_SEED * (members + number), checkpoints / f"closed-form-{number}"
@@ -109,18 +110,25 @@ BLENDS = tuple(step / 10 for step in range(11))
 """Candidates. Weight 0 gives the model without its heads."""
 
 
-def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:
-    """Set the weight of all residual heads to the candidate of the highest recall sum on "val"; return both."""
-    heads = [module for module in model.modules() if isinstance(module, ResidualMap)]
-    if not heads:
+def choose_blend(model: nn.Module, inputs: TrainingInputs, seed: int = 0) -> dict[str, float]:
+    """Set the weight of all residual heads to the candidate of the highest recall sum on "val", or to 0 without a gain.
+
+    There is a gain if the 95 % interval of the difference to weight 0, over resampled images, lies above 0. Return the
+    weight, the recall sums of the best candidate and of weight 0, and the interval.
+    """
+    if not any(isinstance(module, ResidualMap) for module in model.modules()):
         return {}
-    validate, sums = Recall().prepare(inputs), dict[float, float]()
+    pairs, sums, found = inputs.captions("val"), dict[float, float](), {}
     for blend in BLENDS:
         set_blend(model, blend)
-        sums[blend] = validate(model)["recall_sum"]
+        ranks = model_ranks(model, pairs, inputs.precision)
+        sums[blend], found[blend] = recall_metrics(ranks)["recall_sum"], [part.expected().cpu() for part in ranks]
     best = max(sums, key=lambda blend: sums[blend])
-    set_blend(model, best)
-    return {"blend": best, "validation_blended": sums[best], "validation_zero_shot": sums[0.0]}
+    low, high = recall_sum_gain(found[best], found[0.0], pairs.image_of_caption, KS, seed=seed)
+    chosen = best if low > 0 else 0.0
+    set_blend(model, chosen)
+    sums_of = {"blended_recall_sum": sums[best], "zero_shot_recall_sum": sums[0.0]}
+    return {"blend": chosen, **sums_of, "blend_gain_low": low, "blend_gain_high": high}
 
 
 def set_blend(model: nn.Module, blend: float) -> None:

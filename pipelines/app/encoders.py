@@ -13,7 +13,7 @@ from bifocal.durable import cache_folder, write_once
 from bifocal.onnx.towers import is_towers
 from bifocal.progress import log_line
 from bifocal.text.transformer.folder import find_folder
-from pipelines.app.training.backbones import WEIGHTS_VARIABLE
+from pipelines.app.training.networks import WEIGHTS_VARIABLE
 
 SMALL = "small"
 FORMAT = 2
@@ -142,7 +142,7 @@ def _small_encoders(weights: Path | None) -> Path:
 
     def export(folder: Path) -> None:
         from bifocal.export.class_sentences import export_class_sentences
-        from pipelines.app.training.pointing import head_of_weights
+        from pipelines.app.training.networks import head_of_weights
 
         log_line("exporting the encoders to ONNX: once on this machine, for about a minute")
         export_class_sentences(head_of_weights(named), folder)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, latest_run, run_option, use_store_of, write_parameters
+from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, latest_run, run_option, use_store_of
 from pipelines.app.stages import run_stages
 from pipelines.metrics import metrics_table
 from runtime import parameters
@@ -27,9 +27,7 @@ def evaluate_command(folder: Path | None, split: str | None) -> None:
             f"{folder} has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see 'bifocal train'"
         )
     values = parameters.load(folder / PARAMETERS)
-    if split is not None and split != values["evaluate"]["split"]:
-        values["evaluate"]["split"] = split
-        write_parameters(folder, values)
+    values["evaluate"]["split"] = split or values["evaluate"]["split"]
     use_store_of(folder)
     run_stages(folder, values, [COMPONENT])
     Console().print(metrics_table(folder))

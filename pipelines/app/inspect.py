@@ -51,7 +51,7 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.durable import write_text
     from bifocal.report.inspection import inspection_page
     from bifocal.report.sections import render
-    from pipelines.app.training.captions import check_count
+    from pipelines.app.training.recipe import check_count
 
     root = Path(directory)
     if is_address(directory):

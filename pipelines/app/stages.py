@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from components.catalog import configurable_components, pipeline_components
-from pipelines.app.run_folder import ARTIFACTS
+from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, write_parameters
 from runtime import parameters
 from runtime.job import Workspace, stage_job
 from runtime.spec import Component
@@ -20,12 +20,26 @@ def stages_of_run() -> tuple[Component, ...]:
     return tuple(stage for stage in pipeline_components() if not stage.side_effects)
 
 
-def run_stages(folder: Path, values: Mapping[str, Any], stages: Iterable[Component]) -> None:
-    """Run ``stages`` in order on the artifacts of ``folder``, with all parameters in ``values``.
+def check_stages(values: Mapping[str, Any], stages: Iterable[Component]) -> None:
+    """Raise ``ParameterError`` if a section of ``stages`` is wrong; others are only known by name."""
+    parameters.validate(values, stages, others=configurable_components())
+
+
+def run_stages(folder: Path, values: dict[str, Any], stages: Iterable[Component]) -> None:
+    """Check the parameters of ``stages``, write all to ``params.yaml`` of ``folder``, and run the stages in order.
 
     A killed run goes on where it was: complete stages are skipped, and an incomplete one resumes from its checkpoint.
     """
-    parameters.validate(values, configurable_components().values())
+    stages = list(stages)
+    check_stages(values, stages)
+    file = folder / PARAMETERS
+    if not file.is_file() or parameters.load(file) != values:
+        write_parameters(folder, values)
+    run_checked(folder, values, stages)
+
+
+def run_checked(folder: Path, values: Mapping[str, Any], stages: Iterable[Component]) -> None:
+    """Run stages in order on the artifacts of ``folder``, with valid parameters."""
     workspace = Workspace((folder / ARTIFACTS).as_posix())
     stages = list(stages)
     for number, stage in enumerate(stages, start=1):

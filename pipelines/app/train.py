@@ -1,17 +1,29 @@
 """``bifocal train``."""
 
+import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import pandas as pd
 
+from bifocal.datasets import Dataset, read_dataset
 from bifocal.search.collection.collection import Collection
-from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of, write_parameters
+from pipelines.app.encoders import SMALL, encoder_folder
+from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
-from pipelines.app.training.contrastive import SMALL, compare_small, keep_better
-from pipelines.app.training.parameters import training_parameters
+from pipelines.app.training.recipe import compose
 from pipelines.metrics import metrics_table
+from runtime.artifacts import artifact_hash, read_manifest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KS = (1, 5, 10)
+GAIN = "zero_shot.json"
 
 
 @click.command()
@@ -69,23 +81,100 @@ def train_command(
     if budget is not None and encoder is not None:
         raise click.UsageError("--budget chooses the size of images, which --encoder fixes: leave one of them out")
     # The last layers need the image size of the recipe, which a budget may change.
-    values = training_parameters(directory, weights, recipes, settings, encoder, last_layers=budget is None)
-    write_parameters(folder, values)
+    values, recipe, reasons = compose(directory, weights, recipes, settings, encoder, last_layers=budget is None)
+    shown = recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
+    click.echo(f"recipe: {shown}, {reasons}", err=True)
     use_store_of(folder)
     if seconds is not None:
         values = fit_budget(seconds, start, folder, values)
-        write_parameters(folder, values)
-    if encoder not in (None, SMALL):
-        values, sentence = keep_better(folder, values)
-        click.secho(sentence, bold=True)
     run_stages(folder, values, stages_of_run())
     images = Collection.open(folder / ARTIFACTS / "collection").description.items
     from rich.console import Console
 
     Console().print(metrics_table(folder))
-    if encoder == SMALL:
-        click.secho(compare_small(folder, values, weights), bold=True)
+    if encoder is not None:
+        click.secho(gain_over_small(folder, values, weights) if encoder == SMALL else gain_of_heads(folder), bold=True)
     report = (folder / ARTIFACTS / "report" / "index.html").resolve().as_uri()
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
     click.echo(f'Next: bifocal search "..." --run {folder}')
+
+
+def gain_of_heads(folder: Path) -> str:
+    """Return the gain of trained heads on the split "val", by which their training keeps or drops them."""
+    found = read_manifest(folder / ARTIFACTS / "embedding")["metrics"]
+    if "blend" not in found:
+        return "The model has no residual heads: the gain of its training was not measured."
+    sums = found["blended_recall_sum"], found["zero_shot_recall_sum"]
+    kept = "the trained heads are kept" if found["blend"] else "the encoder is kept unchanged"
+    validation = read_dataset(folder / ARTIFACTS / "dataset").split("val")
+    return gain_sentence(sums, (found["blend_gain_low"], found["blend_gain_high"]), validation, "trained heads", kept)
+
+
+def gain_over_small(folder: Path, values: Mapping[str, Any], weights: Path | None) -> str:
+    """Return the gain of a model over the encoder small, as 'bifocal index' searches by it, on the evaluated split.
+
+    A second call takes the sentence of the first one, unless parameters or results have changed.
+    """
+    from bifocal.metrics import recall_sum_gain
+
+    metrics = folder / ARTIFACTS / "metrics"
+    key = {"values": values, "metrics": artifact_hash(metrics)}
+    known = json.loads((folder / GAIN).read_text()) if (folder / GAIN).is_file() else {}
+    if known.get("key") != key:
+        evaluated = read_dataset(folder / ARTIFACTS / "dataset").split(values["evaluate"]["split"])
+        ranks = trained_ranks(metrics, evaluated), untrained_ranks(encoder_folder(SMALL, weights), evaluated)
+        interval = recall_sum_gain(*ranks, owners(evaluated), KS, seed=values["seed"])
+        sums = [100 * sum(float((part < k).double().mean()) for part in parts for k in KS) for parts in ranks]
+        doubt = "" if interval[0] > 0 else ", and 'bifocal index' with the encoder small may find as much"
+        kept = f"the trained model is exported{doubt}"
+        known = {"key": key, "sentence": gain_sentence(sums, interval, evaluated, "the trained model", kept)}
+        (folder / GAIN).write_text(json.dumps(known, indent=2) + "\n")
+    return str(known["sentence"])
+
+
+def gain_sentence(sums: Sequence[float], interval: tuple[float, float], split: Dataset, model: str, kept: str) -> str:
+    """Return the recall sums with and without training, the interval of their difference, and what is kept."""
+    (trained, untrained), (low, high) = sums, interval
+    return (
+        f"Training {'helped' if low > 0 else 'did not clearly help'}: recall sum {trained:.1f} with {model}, "
+        f"{untrained:.1f} without training, difference {trained - untrained:+.1f} (95 % interval {low:+.1f} to "
+        f"{high:+.1f}) on {len(split.captions)} held-out captions of {len(split.images)} images; {kept}."
+    )
+
+
+def trained_ranks(metrics: Path, dataset: Dataset) -> "list[Tensor]":
+    """Return the expected ranks of an evaluated model, for each image and for each caption."""
+    import torch
+
+    table, found = pd.read_parquet(metrics / "ranks.parquet"), []
+    ids = {"caption_retrieval": dataset.images["image_id"], "image_retrieval": dataset.captions["caption_id"]}
+    for direction, queries in ids.items():
+        ranks = table[table["direction"] == direction].set_index("query")["rank"]
+        if not len(ranks):
+            raise ValueError("the model was not compared with the encoder: keep Retrieval in evaluate.evaluators")
+        found.append(torch.from_numpy(ranks.loc[queries.astype(str)].to_numpy(float)))
+    return found
+
+
+def untrained_ranks(encoders: Path, dataset: Dataset) -> "list[Tensor]":
+    """Return the expected ranks by exported encoders without training, for each image and for each caption."""
+    import torch
+
+    from bifocal.metrics import retrieval_ranks
+    from bifocal.onnx.encoders import Embedder
+
+    embedder = Embedder(encoders)
+    # One by one, as queries are: a batch would change the rounding of the int8 graph.
+    texts = torch.cat([torch.from_numpy(embedder.embed_sentences([text])) for text in dataset.captions["text"]])
+    files = [dataset.image_path(name) for name in dataset.images["image_id"]]
+    images = torch.cat([torch.from_numpy(embedder.embed_images([file.read_bytes()])) for file in files])
+    found = retrieval_ranks(images, texts, owners(dataset))
+    return [part.expected() for part in found]
+
+
+def owners(dataset: Dataset) -> "Tensor":
+    """Return the row of each caption's image."""
+    import torch
+
+    return torch.from_numpy(pd.Index(dataset.images["image_id"]).get_indexer(dataset.captions["image_id"]))

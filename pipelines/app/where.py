@@ -45,7 +45,7 @@ def where_command(
     if weights is not None:
         if folder is not None:
             raise click.UsageError("--run and --weights exclude each other")
-        from pipelines.app.training.pointing import pointer_of_weights
+        from pipelines.app.training.networks import pointer_of_weights
 
         pointer, target = pointer_of_weights(weights), picture or Path("where.png")
     else:

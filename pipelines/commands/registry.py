@@ -72,9 +72,7 @@ FILE = click.Path(path_type=Path)
     "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
 )
 @click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
-@click.option(
-    "--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate."
-)
+@click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
 @click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
 @click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
 @click.option("--stale", is_flag=True, help="Roll back although the previous release has other images.")

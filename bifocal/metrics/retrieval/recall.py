@@ -1,6 +1,6 @@
 """Cross-modal retrieval of images and captions: R@K, median and mean rank of both directions, with intervals."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -128,6 +128,33 @@ def retrieval_intervals(
         means["median_rank"] = bootstrap_medians(queries.expected() + 1, group, resamples, seed)
         report[direction] = {name: _bounds(resampled, level) for name, resampled in means.items()}
     return report | {"recall_sum": {"total": _bounds(recall_sum, level)}}
+
+
+def recall_sum_gain(
+    first: Sequence[Tensor],
+    second: Sequence[Tensor],
+    image_of_caption: Tensor,
+    ks: Sequence[int],
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the interval of the recall sum of one model minus that of another, over resampled images, in percent.
+
+    Args:
+        first: expected ranks of caption retrieval, one per image, and of image retrieval, one per caption, from 0.
+        second: as ``first``.
+    """
+    images = len(first[0])
+    gains, counts = [], []
+    for ours, theirs, group in zip(first, second, (torch.arange(images), image_of_caption.cpu()), strict=True):
+        for k in ks:
+            gain = 100 * ((ours < k).double() - (theirs < k).double())
+            gains.append(torch.zeros(images, dtype=torch.float64).index_add_(0, group, gain))
+            counts.append(group.bincount(minlength=images))
+    resampled = bootstrap_means(torch.stack(gains, dim=1), torch.stack(counts, dim=1), resamples, seed)
+    return percentile_interval(resampled.nan_to_num(0.0).sum(dim=1), level)
 
 
 def _bounds(resampled: Tensor, level: float) -> Interval:

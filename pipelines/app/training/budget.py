@@ -12,7 +12,7 @@ import click
 
 from bifocal.datasets import read_dataset
 from pipelines.app.run_folder import ARTIFACTS
-from pipelines.app.stages import run_stages, stages_of_run
+from pipelines.app.stages import check_stages, run_checked, stages_of_run
 from runtime import parameters
 
 SIZES, EPOCHS = (224, 192, 160, 128), (3, 20)
@@ -140,31 +140,26 @@ def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, A
     }
 
 
-def read_choice(folder: Path, key: Mapping[str, Any]) -> Choice | None:
-    """Return the choice of an earlier start of the same training, which goes on with it."""
-    file = folder / FILE
-    content = json.loads(file.read_text()) if file.is_file() else {}
-    return Choice(**content["choice"]) if content.get("key") == dict(key) else None
-
-
-def write_choice(folder: Path, key: Mapping[str, Any], choice: Choice) -> None:
-    """Write a choice and what it depends on."""
-    (folder / FILE).write_text(json.dumps({"key": dict(key), "choice": asdict(choice)}, indent=2) + "\n")
-
-
 def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters whose training takes about ``seconds``, and print them."""
-    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name in BEFORE])
+    """Return the parameters whose training takes about ``seconds``, and print them.
+
+    The stages before the choice run here. A later start of the same training goes on with its choice.
+    """
+    stages, file = stages_of_run(), folder / FILE
+    check_stages(values, stages)
+    run_checked(folder, values, [stage for stage in stages if stage.name in BEFORE])
     images = read_dataset(folder / ARTIFACTS / "dataset")
     count, training = len(images.images), len(images.split("train").images)
-    features, training_section = values["extract_features"], values["train_embedding"]
-    key = {"seconds": seconds, "images": count, "extract_features": features, "train_embedding": training_section}
-    choice = read_choice(folder, key)
-    if choice is None:
+    sections = {name: values[name] for name in ("extract_features", "train_embedding")}
+    key = {"seconds": seconds, "images": count, **sections}
+    known = json.loads(file.read_text()) if file.is_file() else {}
+    if known.get("key") != key:
         files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
-        costs = measure(features, training_section, folder / ARTIFACTS / "text", files)
-        choice = choose(seconds - (time.monotonic() - start), count, training, costs)
-        write_choice(folder, key, choice)
+        costs = measure(sections["extract_features"], sections["train_embedding"], folder / ARTIFACTS / "text", files)
+        chosen = choose(seconds - (time.monotonic() - start), count, training, costs)
+        known = {"key": key, "choice": asdict(chosen)}
+        file.write_text(json.dumps(known, indent=2) + "\n")
+    choice = Choice(**known["choice"])
     click.echo(
         f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} epochs, expected "
         f"{choice.seconds / 60:.1f} minutes. All {count:,} images are used, {training:,} of them for training.",
@@ -172,4 +167,4 @@ def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any
     )
     if choice.seconds > seconds:
         click.secho("warning: the budget is too short even for the smallest choice", fg="yellow", err=True)
-    return parameters.merge(values, settings(choice, training_section["phases"]))
+    return parameters.merge(values, settings(choice, values["train_embedding"]["phases"]))

@@ -10,7 +10,7 @@ from PIL import Image
 import bifocal
 from bifocal.datasets import read_dataset
 from bifocal.search.collection.collection import Collection
-from pipelines.app.training.backbones import recognize
+from pipelines.app.training.networks import recognize
 from runtime.artifacts import hash_files
 from tests.pipelines.app.conftest import Command
 

@@ -23,8 +23,8 @@ from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app import encoders
-from pipelines.app.training.backbones import find_networks
-from pipelines.app.training.parameters import training_parameters
+from pipelines.app.training.networks import find_networks
+from pipelines.app.training.recipe import compose
 from tests.bifocal.contrastive import write_clip, write_multilingual
 from tests.bifocal.hub_server import Hub, serve_hub
 from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
@@ -174,7 +174,7 @@ def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypa
     assert encoders.download_small() == folder
     assert len(hub.requests) == asked
     # A training takes both.
-    values = training_parameters(str(tmp_path / "photos"), None, (), (), "small")
+    values = compose(str(tmp_path / "photos"), None, (), (), "small").values
     assert values["extract_features"]["weights"] == {"name": "FromFile", "path": str(found.backbone)}
     vector = values["vectorize_captions"]["vectorizer"]["vectorizers"][1]
     assert vector == {"name": "SentenceVectors", "path": str(found.sentences)}

@@ -212,7 +212,7 @@ def test_ctrl_c_says_what_goes_on(few: Path, run: Path, command: Command, monkey
     def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipelines.app.train.training_parameters", stop)
+    monkeypatch.setattr("pipelines.app.train.compose", stop)
     assert sentence(command("train", few)) == "stopped; the same command goes on"
     monkeypatch.setattr("bifocal.search.trained_model.TrainedModel.__init__", stop)
     assert sentence(command("search", "a star", "--run", run)) == "stopped"

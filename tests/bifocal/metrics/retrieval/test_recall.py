@@ -14,6 +14,7 @@ from torch import Tensor
 from bifocal.metrics import (
     chance_report,
     ranks,
+    recall_sum_gain,
     rerank_for_captions,
     rerank_for_images,
     retrieval_intervals,
@@ -173,3 +174,18 @@ def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
         assert report["image_retrieval"][name] == pytest.approx({"low": low, "high": high})
     low, high = np.quantile(expected["sum"], [0.05, 0.95])
     assert report["recall_sum"]["total"] == pytest.approx({"low": low, "high": high})
+
+
+def test_gain_in_the_recall_sum_equals_percentiles_over_resampled_images() -> None:
+    first, second = ([part.expected() for part in score_ranks(blocks(scores), IMAGE_OF_CAPTION, images=5)]
+                     for scores in (SCORES, SCORES.flip(1)))  # fmt: skip
+    low, high = recall_sum_gain(first, second, IMAGE_OF_CAPTION, (1, 2), resamples=200, level=0.9, seed=4)
+    drawn, gains = torch.randint(5, (200, 5), generator=torch.Generator().manual_seed(4)).tolist(), []
+    for row in drawn:
+        queries = (row, [caption for image in row for caption in (2 * image, 2 * image + 1)])
+        means = [
+            np.mean([(ranks[one][query].item() < k) for query in queries[one]])
+            for ranks in (first, second) for one in (0, 1) for k in (1, 2)
+        ]  # fmt: skip
+        gains.append(100 * (sum(means[:4]) - sum(means[4:])))
+    assert (low, high) == pytest.approx(tuple(np.quantile(gains, [0.05, 0.95])))

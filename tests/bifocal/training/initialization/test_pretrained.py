@@ -22,6 +22,7 @@ from bifocal.models.base import Model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import OpenClipText
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
+from bifocal.training import members
 from bifocal.training.initialization import ZeroShot
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.members import choose_blend, set_blend
@@ -111,7 +112,7 @@ def test_zero_shot_row_ranks_by_the_cosine_of_the_towers(inputs: TrainingInputs)
     assert len(result.report_sections()[0].blocks[0].rows) == 4
 
 
-def test_blend_is_the_best_on_val_and_never_below_zero_shot(inputs: TrainingInputs) -> None:
+def test_blend_is_the_best_on_val_and_0_without_a_clear_gain(inputs: TrainingInputs) -> None:
     assert choose_blend(torch.nn.Linear(1, 1), inputs) == {}
     model, validate = heads(inputs), Recall().prepare(inputs)
     floor = validate(model)["recall_sum"]
@@ -120,12 +121,27 @@ def test_blend_is_the_best_on_val_and_never_below_zero_shot(inputs: TrainingInpu
         torch.manual_seed(seed)
         for head in (model.image_encoder.head, model.text_encoder.head):
             torch.nn.init.normal_(head.layers[-1].weight, std=0.5)
-        chosen = choose_blend(model, inputs)
-        assert validate(model)["recall_sum"] == chosen["validation_blended"] >= floor
-        assert chosen["validation_zero_shot"] == floor
+        found = choose_blend(model, inputs)
+        clear = found["blend_gain_low"] > 0
+        assert (found["blend"] > 0) == clear
+        assert validate(model)["recall_sum"] == (found["blended_recall_sum"] if clear else floor)
+        assert found["zero_shot_recall_sum"] == floor <= found["blended_recall_sum"]
         for blend in (0.3, 1.0):
             set_blend(model, blend)
-            assert validate(model)["recall_sum"] <= chosen["validation_blended"]
+            assert validate(model)["recall_sum"] <= found["blended_recall_sum"]
+
+
+@pytest.mark.parametrize(("gains", "kept"), [((5.0, 90.0), 0.4), ((0.0, 90.0), 0.0)])
+def test_the_interval_decides_about_the_heads(
+    inputs: TrainingInputs, monkeypatch: pytest.MonkeyPatch, gains: tuple[float, float], kept: float
+) -> None:
+    model = heads(inputs)
+    monkeypatch.setattr(members, "recall_sum_gain", lambda *arguments, **options: gains)
+    monkeypatch.setattr(
+        members, "recall_metrics", lambda ranks: {"recall_sum": 9.0 if model.image_encoder.head.blend == 0.4 else 3.0}
+    )
+    assert choose_blend(model, inputs)["blend"] == pytest.approx(kept)
+    assert float(model.text_encoder.head.blend) == pytest.approx(kept)
 
 
 def test_other_inputs_have_no_zero_shot_model(inputs: TrainingInputs, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bifocal.datasets import read_dataset
 from pipelines.app.stages import run_stages, stages_of_run
-from pipelines.app.training.parameters import training_parameters
+from pipelines.app.training.recipe import compose
 from tests.pipelines.app.conftest import Command
 
 
@@ -26,7 +26,7 @@ def test_images_of_a_folder_on_s3_are_copied_to_the_run(
     s3: None, photos: Path, recipe: Path, mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = upload(photos)
-    values = training_parameters("s3://bucket/photos", None, (recipe,), ())
+    values = compose("s3://bucket/photos", None, (recipe,), ()).values
     run_stages(tmp_path / "run", values, stages_of_run()[:1])
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "empty"))
     for name in names:

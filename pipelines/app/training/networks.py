@@ -1,6 +1,7 @@
-"""Backbones for the user's own images, and the network that a file of weights belongs to."""
+"""Networks for the user's own images: files of weights, the backbone of each, and its pointing head."""
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,13 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from bifocal.backbones.hub import is_reachable
+from bifocal.onnx.pointing import PointingHead
 from pipelines.app.demo import BACKBONE, RECIPE, SHIPPED
 from runtime import parameters
 
 WEIGHTS_VARIABLE = "BIFOCAL_WEIGHTS"
 DEMO_SIZE = 224
 """Pixels of a photograph's side for the backbone of ``bifocal demo``."""
-DEMO_WARNING = (
-    "warning: {problem}\nThe backbone of 'bifocal demo' takes their place. It knows 1,400 drawn scenes: it tells "
-    "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
-    "the results with ImageNet weights: give these with --weights, or run again with a network."
-)
 HALF = [0.5, 0.5, 0.5]
 KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -91,23 +87,6 @@ def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dic
     return {"extractor": extractor, **source}
 
 
-def download_problem(section: Mapping[str, Any]) -> str | None:
-    """Return why the pretrained weights of an extractor cannot be downloaded; None if they are on this machine now."""
-    from huggingface_hub import constants
-
-    from bifocal.backbones.state import load_library_weights
-    from bifocal.registry import build
-
-    backbone = build("bifocal.features.extractors", section["extractor"]).backbone
-    if not is_reachable(backbone.download_url()):
-        constants.HF_HUB_OFFLINE = True  # Take cached weights, or fail at once: retries last minutes.
-    try:
-        load_library_weights(backbone)
-    except FileNotFoundError as error:
-        return str(error)
-    return None
-
-
 def demo_section() -> dict[str, Any]:
     """Return the section ``extract_features`` with the backbone of ``bifocal demo``, which is part of the package."""
     extractor = parameters.load(SHIPPED / RECIPE)["extract_features"]["extractor"]
@@ -137,3 +116,34 @@ def recognize(weights: Path) -> str:
         f"{weights} has the weights of none of {', '.join(KNOWN)}: write a recipe that names your backbone in "
         "extract_features, and give it with --recipe"
     )
+
+
+def pointing_section(networks: Networks) -> dict[str, Any]:
+    """Return the pointing head of a backbone: by its sentence encoder, or by words without one."""
+    source = {} if networks.sentences is None else {"path": str(networks.sentences.resolve())}
+    return {"name": "ClassMixture", **source}
+
+
+def pointer_of_weights(path: Path) -> PointingHead:
+    """Return the pointing head of a file or a folder of weights; the user's cache keeps it."""
+    return PointingHead(head_of_weights(path))
+
+
+def head_of_weights(path: Path) -> Path:
+    """Return the folder of the exported pointing head of a file or a folder of weights, in the user's cache."""
+    from bifocal.durable import cache_folder
+    from bifocal.export.cached import code_digest
+    from bifocal.export.pointing import export_head
+    from bifocal.registry import build
+
+    networks = find_networks(path)
+    assert networks is not None  # the path is given
+    section = features_section(networks.backbone)["extractor"]
+    backbone = build("bifocal.features.extractors", section).backbone
+    head = build("bifocal.localization.heads", pointing_section(networks))
+    encoder = [] if networks.sentences is None else sorted(networks.sentences.rglob("*.safetensors"))
+    files = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in (networks.backbone, *encoder)]
+    folder = cache_folder() / hashlib.sha256(f"{code_digest()} {head} {files}".encode()).hexdigest()[:32]
+    if not (folder / "head.json").is_file():
+        export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
+    return folder

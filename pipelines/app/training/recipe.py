@@ -1,0 +1,200 @@
+"""Parameters of ``bifocal train``: a recipe of ``recipes/own``, the paths of this machine, and the user's values."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from bifocal.backbones.hub import download, is_reachable
+from bifocal.datasets.corpora import ImageFolder
+from bifocal.registry import build
+from pipelines.app.encoders import BACKBONE, SENTENCES, SMALL, download_small, torch_encoder
+from pipelines.app.run_folder import shipped_file
+from pipelines.app.stages import check_stages, stages_of_run
+from pipelines.app.training.networks import (
+    Networks,
+    demo_section,
+    features_section,
+    find_networks,
+    pointing_section,
+    recognize,
+)
+from runtime import parameters
+from runtime.s3.uri import is_remote
+
+MANY, LAST_LAYERS = 3000, "tf_efficientnet_lite2"
+"""Images with captions from which the last layers of this backbone train: better from 3,000 on, equal at 1,000."""
+MIN_CAPTIONED = 10
+"""Images with captions of which 15 % are at least two: the splits val and test need as many."""
+POINTING = {"name": "ClassMixture", "model": SENTENCES}
+"""Pointing head of the recipes."""
+DEMO_WARNING = (
+    "warning: {problem}\nThe backbone of 'bifocal demo' takes their place. It knows 1,400 drawn scenes: it tells "
+    "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
+    "the results with ImageNet weights: give these with --weights, or run again with a network."
+)
+
+
+class Training(NamedTuple):
+    """Parameters of a training, and the recipe that they come from, with the reasons of its choice."""
+
+    values: dict[str, Any]
+    recipe: Path
+    reasons: str
+
+
+def choose_recipe(encoder: str | None, networks: Networks | None, count: int | None, *, last_layers: bool) -> Path:
+    """Return the recipe for a contrastive encoder, or for the networks at hand and a number of photographs.
+
+    From ``MANY`` images on, the last layers of an EfficientNet-Lite2 train too, if ``last_layers``.
+    """
+    if encoder not in (None, SMALL):
+        name = "clip"
+    elif networks is None or networks.sentences is None:
+        name = "images"
+    else:
+        many = last_layers and (count or 0) >= MANY and recognize(networks.backbone) == LAST_LAYERS
+        name = "many" if many else "sentences"
+    return shipped_file(f"recipes/own/{name}.yaml")
+
+
+def compose(
+    directory: str,
+    weights: Path | None,
+    recipes: Sequence[Path],
+    settings: Sequence[str],
+    encoder: str | None = None,
+    *,
+    last_layers: bool = True,
+) -> Training:
+    """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
+
+    ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
+    the same if ``weights`` has both, else for a backbone.
+    """
+    given = _overlaid({"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}}, recipes, settings)
+    count = count_captioned(given["prepare_dataset"])  # before a download is tried
+    networks = _networks(encoder, weights)
+    recipe = choose_recipe(encoder, networks, count, last_layers=last_layers)
+    values = parameters.load(shipped_file("params.yaml"), [recipe])
+    own: dict[str, Any] = {
+        # Later commands need no S3.
+        "prepare_dataset": {"corpus": {"root": directory}, "copy_images": is_remote(directory)},
+    }
+    if encoder not in (None, SMALL):
+        own |= _contrastive_sections(str(encoder), weights)
+    if networks is not None:
+        own["extract_features"] = features_section(networks.backbone, values["extract_features"]["extractor"]["name"])
+    if networks is not None and networks.sentences is not None:
+        vector = {"name": "SentenceVectors", "path": str(networks.sentences.resolve())}
+        own["vectorize_captions"] = {"vectorizer": {"vectorizers": {1: vector}}}
+    values = _overlaid(parameters.merge(values, own), recipes, settings)
+    if recipes or settings:  # before a download is tried
+        check_stages(values, stages_of_run())
+    used = {"clip": f"encoder {encoder}", "images": f"backbone {BACKBONE}"}.get(recipe.stem, "small encoders")
+    if networks is not None and networks.sentences is None:
+        used = f"backbone {networks.backbone.name}"
+    if networks is None and encoder is None and "extract_features" not in given and (problem := _download_problem()):
+        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
+        values, used = parameters.merge(values, {"extract_features": demo_section()}), "backbone of 'bifocal demo'"
+    photographs = "photographs" if count is None else f"{count:,} photographs"
+    return Training(fit_pointing(values, networks), recipe, f"{photographs} with captions, {used}")
+
+
+def _networks(encoder: str | None, weights: Path | None) -> Networks | None:
+    if encoder not in (None, SMALL):
+        return None
+    networks = find_networks(weights)
+    if encoder == SMALL:
+        networks = networks or find_networks(download_small())
+        if networks is None or networks.sentences is None:
+            raise ValueError(
+                f"{weights} has no sentence encoder, which the encoder small needs: name a folder with the weights of "
+                "EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+            )
+    return networks
+
+
+def _download_problem() -> str | None:
+    """Return why the pretrained weights of the backbone cannot be downloaded; None if this machine has them now."""
+    from huggingface_hub import constants
+
+    if not is_reachable(constants.ENDPOINT):
+        constants.HF_HUB_OFFLINE = True  # Take cached weights, or fail at once: retries last minutes.
+    try:
+        download(f"timm/{BACKBONE}.in1k", ["model.safetensors"])
+    except FileNotFoundError as error:
+        return str(error)
+    return None
+
+
+def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
+    """Return the parameters that put a contrastive model in the place of the one in ``recipes/own/clip.yaml``."""
+    from bifocal.backbones.open_clip import OpenClipBackbone
+
+    name, file = torch_encoder(encoder, weights)
+    named = {"model": name, "tag": None}
+    return {
+        "extract_features": {"extractor": named, "weights": {"name": "FromFile", "path": str(file)}},
+        "vectorize_captions": {"vectorizer": {**named, "path": str(file)}},
+        "train_embedding": {"model": {"dim": OpenClipBackbone(name, None).dim}},
+    }
+
+
+def fit_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str, Any]:
+    """Return the parameters with the recipe's pointing head as far as the networks at hand allow it.
+
+    Without a classifier of the backbone, or with a localizer, there is none; without a sentence encoder, it compares
+    words. The report shows the head that is exported.
+    """
+    extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
+    head, shown = export.get("pointing"), {"name": "BackbonePointing", "head": POINTING}
+    if head == POINTING:
+        has_classifier = isinstance(extractor, dict) and (extractor.get("classes") or extractor.get("classifier"))
+        fits = has_classifier and not export.get("localizer")
+        head = (_downloaded_pointing() if networks is None else pointing_section(networks)) if fits else None
+    evaluators = [ref for ref in values["evaluate"]["evaluators"] if ref != shown or head is not None]
+    evaluators = [{**shown, "head": head} if ref == shown else ref for ref in evaluators]
+    return parameters.merge(values, {"export_onnx": {"pointing": head}, "evaluate": {"evaluators": evaluators}})
+
+
+def _downloaded_pointing() -> dict[str, Any]:
+    from bifocal.text.transformer.folder import find_folder
+
+    try:
+        find_folder(SENTENCES, None)
+    except FileNotFoundError:
+        return {"name": "ClassMixture"}
+    return POINTING
+
+
+def count_captioned(section: Any) -> int | None:
+    """Return the images with captions of the folder of ``prepare_dataset``; None if they are not counted, as on S3.
+
+    Raises:
+        ValueError: they are too few; archives are not opened.
+    """
+    corpus = section.get("corpus") if isinstance(section, Mapping) else None
+    if isinstance(corpus, Mapping) and corpus.get("name") == ImageFolder.__name__:
+        root = str(corpus.get("root"))
+        if Path(root).is_dir():
+            return check_count(root, build("bifocal.datasets.corpora", corpus))
+    return None
+
+
+def check_count(directory: str, images: ImageFolder) -> int | None:
+    """Return the images with captions, if they can be counted; raise ``ValueError`` if a training needs more."""
+    count = images.count_captioned()
+    if count is not None and count < MIN_CAPTIONED:
+        raise ValueError(
+            f"{directory} has {count} images with captions, and a training needs at least {MIN_CAPTIONED}: add images "
+            f"with captions, or search these without a training, by 'bifocal index {directory}'"
+        )
+    return count
+
+
+def _overlaid(values: dict[str, Any], recipes: Sequence[Path], settings: Sequence[str]) -> dict[str, Any]:
+    for recipe in recipes:
+        values = parameters.overlay(values, recipe)
+    return parameters.with_settings(values, settings)
