@@ -17,8 +17,8 @@ from pipelines.policies import load_promotion, load_thresholds
 from runtime import parameters
 from runtime.artifacts import artifact_hash
 from runtime.job import Workspace, stage_job
-from runtime.mlflow.monitoring import log_monitoring
-from runtime.mlflow.releases.store import find_version, log_release, read_digest
+from runtime.mlflow.releases import find_version, log_release, read_digest
+from runtime.mlflow.runs import log_monitoring
 from runtime.stage import run_stage
 
 SEARCH = ("embed_collection", "build_index")

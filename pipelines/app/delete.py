@@ -38,7 +38,7 @@ def delete_command(item_ids: tuple[str, ...], folder: Path | None, model: str | 
     if not wanted:
         raise click.UsageError("name at least one ID, or a file with --list")
     if model is not None:
-        from runtime.mlflow.releases.deletions import RegistryDeletions
+        from runtime.mlflow.releases import RegistryDeletions
 
         deletions = RegistryDeletions(model)
         deletions.refresh()

@@ -21,7 +21,7 @@ from runtime.artifacts import MANIFEST, check_files
 
 if TYPE_CHECKING:
     from runtime.mlflow.registry import RegisteredVersion
-    from runtime.mlflow.releases.deletions import RegistryDeletions
+    from runtime.mlflow.releases import RegistryDeletions
 
 # Functions import from runtime.mlflow, because MLflow takes seconds.
 REGISTRY = "models:/"
@@ -85,13 +85,13 @@ class ReleaseSource:
     @cached_property
     def deletions(self) -> "RegistryDeletions":
         """Deleted items of all versions of the model."""
-        from runtime.mlflow.releases.deletions import RegistryDeletions
+        from runtime.mlflow.releases import RegistryDeletions
 
         return RegistryDeletions(self.model.name)
 
     def key(self) -> str:
         """Return the number of the version with the hash of its release; read the deletions of other services too."""
-        from runtime.mlflow.releases.store import read_digest
+        from runtime.mlflow.releases import read_digest
 
         self.deletions.refresh()
         version = self.model.version()
@@ -99,8 +99,7 @@ class ReleaseSource:
 
     def load(self) -> ServedModel:
         """Return the version with its collection and index; the downloaded files are in memory or mapped."""
-        from runtime.mlflow.releases.release import COLLECTION, INDEX
-        from runtime.mlflow.releases.store import download_release, read_digest
+        from runtime.mlflow.releases import COLLECTION, INDEX, download_release, read_digest
 
         version = self.model.version()
         digest = read_digest(version)

@@ -62,7 +62,7 @@ def monitor(
     from bifocal.monitoring.monitor import Artifacts, Monitor
     from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
     from pipelines import policies
-    from runtime.mlflow.monitoring import log_monitoring
+    from runtime.mlflow.runs import log_monitoring
     from runtime.notices import send_notice
     from runtime.s3.remote_files import fetch_remote_files
 

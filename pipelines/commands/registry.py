@@ -49,7 +49,7 @@ def release(folder: Path) -> None:
     from components.catalog import final_component
     from runtime import parameters
     from runtime.artifacts import artifact_hash
-    from runtime.mlflow.releases.store import find_version, log_release, read_digest
+    from runtime.mlflow.releases import find_version, log_release, read_digest
 
     values = parameters.load(folder / "params.yaml")
     model = values[final_component(values["pipeline"]).name]["model"]

@@ -13,11 +13,19 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 # The answer to an upload waits until the server has stored the file, so artifacts have a time-out of their own.
 os.environ.setdefault("MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT", "600")
 
-import runtime.mlflow.artifact_requests
+from runtime.mlflow.aliases import (
+    VETO,
+    alias_lock,
+    log_online_decision,
+    log_promotion,
+    make_champion,
+    move_alias,
+    read_looks,
+    roll_back,
+    withdraw,
+)
+from runtime.mlflow.lock import promotion_lock, remove_lock
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
-from runtime.mlflow.promotion.aliases import alias_lock, make_champion, move_alias, roll_back
-from runtime.mlflow.promotion.journal import VETO, log_online_decision, log_promotion, read_looks, withdraw
-from runtime.mlflow.promotion.lock import promotion_lock, remove_lock
 from runtime.mlflow.registry import (
     EVALUATION_DIR,
     RELEASE_TAG,

@@ -4,10 +4,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import mlflow
 from mlflow.entities import Run
+from mlflow.environment_variables import MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact import http_artifact_repo
+from mlflow.utils.rest_utils import http_request
 from sqlalchemy.exc import DBAPIError
 
 from bifocal.durable import replace_file
@@ -79,3 +83,16 @@ def mlflow_errors_as_oserror() -> Iterator[None]:
         raise OSError(
             redact(f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server")
         ) from error
+
+
+def artifact_request(*arguments: Any, **options: Any) -> Any:
+    """Send a request that carries an artifact, with the time-out of artifacts.
+
+    MLflow 3.17 reads ``MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT`` for Azure and Google only: its client for the server's
+    own artifacts has the time-out of all requests, by default 120 s.
+    """
+    options.setdefault("timeout", MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT.get())
+    return http_request(*arguments, **options)
+
+
+vars(http_artifact_repo).update(http_request=artifact_request)

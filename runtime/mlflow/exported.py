@@ -24,10 +24,9 @@ from bifocal.onnx.text.sentences import ARRAYS
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.identity import source_path
-from runtime.mlflow.datasets import DATASETS, digest
 from runtime.mlflow.parents import kfp_tags
 from runtime.mlflow.registry import EVALUATION_DIR, reuse_version
-from runtime.mlflow.runs import git_commit
+from runtime.mlflow.runs import DATASETS, digest, git_commit
 
 ROOT = Path(__file__).parents[2]
 SERVED_CODE = ("bifocal/onnx", "runtime/mlflow/served_model.py")

@@ -1,35 +1,104 @@
-"""MLflow runs: one per stage, nested in one parent run per pipeline."""
+"""MLflow runs: one per stage, nested in one parent run per pipeline, and one per monitored model.
+
+Requests wait in a queue while the server is down.
+"""
 
 import json
 import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlflow
-from mlflow.entities import Metric
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Run
 from mlflow.exceptions import MlflowException
 
 from bifocal.progress import log_line
+from runtime.artifacts import artifact_hash, read_manifest
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
-from runtime.mlflow.datasets import datasets_of
 from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
-from runtime.mlflow.retry_queue import RetryQueue
 from runtime.spec import flatten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from bifocal.monitoring.reference import Reference
+    from bifocal.monitoring.week import Week
+
 FLUSH_SECONDS = 120.0
+MONITORING_TAG = "bifocal.monitoring"
 PERMANENT_ERRORS = {
     "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED",
     "UNAUTHENTICATED",
 }  # fmt: skip
+DATASETS = ("dataset", "features", "text")
+"""Artifacts that are data."""
+MAX_DIGEST = 36
+"""Characters of a digest in MLflow's database (mlflow 3.17, ``MAX_DATASET_DIGEST_SIZE``)."""
+CONTEXT_TAG = "mlflow.data.context"
+
+
+class RetryQueue:
+    """Sends each request at once, or after ``retry_delay`` seconds with a later request or ``flush`` while the server
+    is down; permanent errors are raised, see ``is_transient``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        is_transient: Callable[[Exception], bool],
+        retry_delay: float = 15.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.name, self.is_transient, self.retry_delay = name, is_transient, retry_delay
+        self.clock, self.sleep = clock, sleep
+        self._pending: deque[Callable[[], object]] = deque()
+        self._retry_at = 0.0
+
+    def submit(self, send: Callable[[], object]) -> None:
+        """Call ``send`` after all earlier requests: now, or when the server is up again."""
+        self._pending.append(send)
+        if self.clock() >= self._retry_at:
+            self._send_pending()
+
+    def flush(self, seconds: float) -> int:
+        """Send the pending requests within ``seconds``; drop the rest and return its number."""
+        deadline = self.clock() + seconds
+        while not self._send_pending() and self.clock() < deadline:
+            self.sleep(min(self.retry_delay, max(0.0, deadline - self.clock())))
+        dropped = len(self._pending)
+        if dropped:
+            log_line(
+                f"{self.name} is still down: {dropped} requests are dropped; "
+                "the artifact's manifest and tables have their values"
+            )
+        self._pending.clear()
+        return dropped
+
+    def _send_pending(self) -> bool:
+        """Whether all pending requests were sent."""
+        while self._pending:
+            try:
+                self._pending[0]()
+            except Exception as error:
+                if not self.is_transient(error):
+                    self._pending.popleft()
+                    raise
+                if self.clock() >= self._retry_at:
+                    log_line(
+                        f"{self.name} does not answer; the stage continues, {len(self._pending)} requests are pending"
+                    )
+                self._retry_at = self.clock() + self.retry_delay
+                return False
+            self._pending.popleft()
+        return True
 
 
 def _is_transient(error: Exception) -> bool:
@@ -132,6 +201,27 @@ def log_files(directory: Path) -> None:
         _queue.submit(lambda: mlflow.MlflowClient().log_artifacts(run.info.run_id, str(directory)))
 
 
+def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:
+    """Log a week's results and page to the run of its reference, at the days since it; ``OSError`` without a server."""
+    step, folder = max((week.day - reference.day).days, 0), week.day.isoformat()
+    tags = {"hash.model": reference.model, "monitoring.reference": reference.day.isoformat()}
+    with mlflow_errors_as_oserror():
+        client = connect()
+        experiment = experiment_id(client)
+        found = client.search_runs([experiment], f"tags.`{MONITORING_TAG}` = '{reference.name}'", max_results=1)
+        run: Run = (
+            found[0]
+            if found
+            else client.create_run(experiment, tags={MONITORING_TAG: reference.name}, run_name="monitoring")
+        )
+        run_id, now = run.info.run_id, time.time_ns() // 1_000_000
+        for key, value in tags.items():
+            client.set_tag(run_id, key, value)
+        client.log_batch(run_id, [Metric(name, float(value), now, step) for name, value in week.metrics().items()])
+        client.log_artifact(run_id, str(page), folder)
+        client.set_terminated(run_id)
+
+
 def git_commit() -> str:
     """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout."""
     process = subprocess.run(
@@ -142,3 +232,29 @@ def git_commit() -> str:
         check=False,
     )
     return process.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
+
+
+def datasets_of(artifacts: Mapping[str, Path], stage: str) -> list[DatasetInput]:
+    """Return data artifacts as a run's inputs, with a cut hash as digest and the stage as context."""
+    return [
+        DatasetInput(_dataset(name, artifacts[name]), [InputTag(CONTEXT_TAG, stage)])
+        for name in DATASETS
+        if name in artifacts
+    ]
+
+
+def digest(artifact_digest: str) -> str:
+    """Return the hash of an artifact as MLflow stores it."""
+    return artifact_digest[:MAX_DIGEST]
+
+
+def _dataset(name: str, artifact: Path) -> Dataset:
+    manifest = read_manifest(artifact)
+    source = json.dumps({"stage": manifest["component"], "parameters": manifest["parameters"]}, default=str)
+    return Dataset(
+        name=name,
+        digest=digest(artifact_hash(artifact)),
+        source_type="bifocal",
+        source=source,
+        profile=json.dumps(manifest["metrics"]),
+    )

@@ -19,7 +19,7 @@ from bifocal.serving.service.settings import read_keys
 from components.cluster.canary.spec import VERDICT, CanaryParams
 from runtime.artifacts import write_json
 from runtime.mlflow import RegisteredVersion, alias_lock, get_version, get_version_number, log_online_decision, withdraw
-from runtime.mlflow.releases.store import read_digest
+from runtime.mlflow.releases import read_digest
 from runtime.notices import report as notice
 from runtime.s3.storage import Storage
 

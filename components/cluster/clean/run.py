@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from bifocal.progress import log_line
 from components.cluster.clean.spec import CleanParams
-from runtime.mlflow.releases.retention import delete_former_files, former_files, lineage
+from runtime.mlflow.retention import delete_former_files, former_files, lineage
 from runtime.retention import artifact_units, checkpoint_units, delete_unit, unneeded
 
 

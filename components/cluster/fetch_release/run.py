@@ -7,8 +7,7 @@ from tempfile import TemporaryDirectory
 from components.cluster.fetch_release.spec import FetchReleaseParams
 from runtime.artifacts import MANIFEST, write_json
 from runtime.mlflow import get_version_number
-from runtime.mlflow.releases.release import COLLECTION, HUBNESS, INDEX
-from runtime.mlflow.releases.store import download_release
+from runtime.mlflow.releases import COLLECTION, HUBNESS, INDEX, download_release
 
 
 def run(

@@ -4,7 +4,7 @@ from typing import Any
 
 from components.cluster.find_release.spec import FindReleaseParams
 from runtime.mlflow import get_version
-from runtime.mlflow.releases.store import read_digest
+from runtime.mlflow.releases import read_digest
 
 
 def run(params: FindReleaseParams) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bifocal.monitoring.drift import Thresholds
 from bifocal.monitoring.monitor import LEDGER, PAGE, RESULTS, Artifacts, Monitor
 from bifocal.progress import log_line
 from components.cluster.monitor.spec import MonitorParams
-from runtime.mlflow.monitoring import log_monitoring
+from runtime.mlflow.runs import log_monitoring
 from runtime.notices import send_notice
 from runtime.s3.storage import Storage
 

@@ -11,7 +11,7 @@ from bifocal.promotion.acceptance import Assessment, Criteria
 from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import write_json
 from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags
-from runtime.mlflow.promotion.candidates import assess_versions, registry_checks, release_check
+from runtime.mlflow.candidates import assess_versions, registry_checks, release_check
 from runtime.notices import report
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from bifocal.progress import log_line
 from runtime.artifacts import write_json
 from runtime.mlflow import get_version_number
-from runtime.mlflow.releases.store import log_release, read_digest
+from runtime.mlflow.releases import log_release, read_digest
 from runtime.spec import Params
 
 

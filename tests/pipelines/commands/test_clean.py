@@ -12,7 +12,7 @@ from pipelines.commands.registry import clean
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.connection import connect
 from runtime.mlflow.registry import RELEASE_TAG
-from runtime.mlflow.releases.retention import UNNEEDED
+from runtime.mlflow.retention import UNNEEDED
 
 POLICY = """
 releases: {days: 1, versions: 1}

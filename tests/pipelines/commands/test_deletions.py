@@ -16,8 +16,14 @@ from pipelines.app import bifocal as bifocal_command
 from pipelines.app.serve_sources import ReleaseSource, open_deletions
 from runtime.artifacts import artifact_hash
 from runtime.mlflow import alias_lock, get_version, get_version_number, make_champion, roll_back
-from runtime.mlflow.releases.deletions import RegistryDeletions
-from runtime.mlflow.releases.store import download_release, find_version, log_release, read_digest, released_items
+from runtime.mlflow.releases import (
+    RegistryDeletions,
+    download_release,
+    find_version,
+    log_release,
+    read_digest,
+    released_items,
+)
 from tests.pipelines.releases import EMBEDDING, add_release, register, write_released_run
 
 URI = "models:/bifocal@champion"

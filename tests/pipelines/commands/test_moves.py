@@ -17,11 +17,10 @@ import pytest
 from bifocal.progress import track
 from bifocal.search.trained_model import TrainedModel
 from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, remove_lock, version_tags
-from runtime.mlflow.releases.deletions import RegistryDeletions, read_deletions
-from runtime.mlflow.releases.store import released_items
+from runtime.mlflow.releases import RegistryDeletions, read_deletions, released_items
 from tests.rehearsals.year.fleet import Truth
 from tests.rehearsals.year.operation import Archive, Run, rollback, train
-from tests.runtime.mlflow.promotion.kills import Killed, limit_writes
+from tests.runtime.mlflow.kills import Killed, limit_writes
 
 MOVES = int(os.environ.get("MOVES", "12"))
 MODEL, VERSIONS, MOST_WRITES, MOST_IMAGES = "bifocal", 3, 24, 30

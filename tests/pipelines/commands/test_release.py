@@ -24,7 +24,7 @@ from components.cluster.find_release.spec import FindReleaseParams
 from components.cluster.release import run as release_step
 from pipelines.app.serve_sources import ReleaseSource, open_source
 from runtime.artifacts import artifact_hash, hash_files, write_json
-from runtime.mlflow.releases.release import describe_release
+from runtime.mlflow.releases import describe_release
 from runtime.spec import Params
 from tests.bifocal.serving.runs import write_run
 from tests.pipelines.releases import EMBEDDING, add_release, move_alias, register, wait, write_released_run
@@ -117,7 +117,7 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
     import mlflow
 
     from runtime.mlflow.registry import RegisteredVersion
-    from runtime.mlflow.releases.store import find_version, log_release
+    from runtime.mlflow.releases import find_version, log_release
 
     first, second = runs
     for part, reason in ((COLLECTION, "another model"), (INDEX, "come from a model with hash")):

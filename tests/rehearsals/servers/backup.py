@@ -15,7 +15,7 @@ import pytest
 
 from bifocal.search.trained_model import TrainedModel
 from runtime.mlflow import alias_lock, get_version_number, make_champion, roll_back
-from runtime.mlflow.releases.store import download_release, read_digest
+from runtime.mlflow.releases import download_release, read_digest
 from tests.mlflow_server import free_port, start_server, stop_server, wait_for_server
 from tests.pipelines.releases import add_release, register, write_released_run
 from tests.rehearsals.servers.debian import POSTGRES, postgresql

@@ -19,7 +19,7 @@ from bifocal.serving.canary.report import RUNNING
 from components.cluster.canary import run as module
 from components.cluster.canary.spec import VERDICT, CanaryParams
 from runtime.mlflow import get_version_number
-from runtime.mlflow.releases.store import read_digest
+from runtime.mlflow.releases import read_digest
 from runtime.s3.storage import Storage
 from tests.bifocal.serving.server import JSON, Server
 from tests.mlflow_server import free_port

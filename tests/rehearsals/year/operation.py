@@ -25,7 +25,7 @@ from pipelines.commands.registry import clean as clean_command
 from pipelines.policies import load_thresholds
 from runtime.artifacts import hash_files, write_json
 from runtime.mlflow import alias_lock, get_version_number, make_champion, remove_lock, roll_back
-from runtime.mlflow.releases.store import read_digest
+from runtime.mlflow.releases import read_digest
 from tests.bifocal.serving.runs import negate_output
 from tests.pipelines.releases import EMBEDDING, ROOT, add_release, register
 from tests.rehearsals.year.fleet import Truth
@@ -36,7 +36,7 @@ FIRST_ALBUMS, ALBUMS, ALBUM, COSINE = 200, 12, 5, 0.52
 ALIASES = {"champion": "champion", "previous": "previous"}
 KILLED = """
 import os, signal, sys
-from runtime.mlflow.promotion import aliases
+from runtime.mlflow import aliases
 from runtime.mlflow import alias_lock, get_version_number, make_champion
 
 move = aliases.move_alias

@@ -9,12 +9,11 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 
-from runtime.mlflow import get_version_number, reuse_version
+from runtime.mlflow import get_version_number, retention, reuse_version
 from runtime.mlflow.connection import connect
 from runtime.mlflow.registry import DELETED_TAG, EVALUATION_DIR, ONNX_TAG, RELEASE_TAG
-from runtime.mlflow.releases import retention
-from runtime.mlflow.releases.retention import delete_former_files, former_files, lineage
-from runtime.mlflow.releases.store import read_digest
+from runtime.mlflow.releases import read_digest
+from runtime.mlflow.retention import delete_former_files, former_files, lineage
 
 MODEL, NEWEST, DAYS = "kept", 1, 3
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

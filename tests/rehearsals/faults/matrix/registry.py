@@ -15,9 +15,17 @@ from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.trained_model import COLLECTION, INDEX
 from pipelines.app.demo import unpack
 from pipelines.commands.registry import promote, release
-from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, make_champion, remove_lock, version_tags
-from runtime.mlflow.promotion import lock
-from runtime.mlflow.releases.store import download_release, read_digest
+from runtime.mlflow import (
+    VETO,
+    alias_lock,
+    get_version,
+    get_version_number,
+    lock,
+    make_champion,
+    remove_lock,
+    version_tags,
+)
+from runtime.mlflow.releases import download_release, read_digest
 from tests.pipelines.releases import register, write_released_run
 
 MODEL = "bifocal"

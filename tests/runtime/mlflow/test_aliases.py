@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, make_champion, roll_back, version_tags
-from tests.runtime.mlflow.promotion.kills import Killed, limit_writes
+from tests.runtime.mlflow.kills import Killed, limit_writes
 
 MODEL = "moved"
 STEPS = 16

@@ -12,7 +12,7 @@ from bifocal.promotion.checks import Check
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from runtime.artifacts import artifact_hash
-from runtime.mlflow.promotion.journal import VETO, read_looks
+from runtime.mlflow.aliases import VETO, read_looks
 from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion
 
 

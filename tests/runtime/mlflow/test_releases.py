@@ -6,7 +6,7 @@ import mlflow
 import pytest
 
 from runtime.mlflow.connection import connect
-from runtime.mlflow.releases.deletions import LONGEST, RegistryDeletions, read_deletions
+from runtime.mlflow.releases import LONGEST, RegistryDeletions, read_deletions
 
 IDS = ["00003", "shop/日本 1.jpg", "../a b%20c", "item-", "x" * LONGEST]
 

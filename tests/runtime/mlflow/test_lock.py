@@ -9,10 +9,9 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from runtime.mlflow import move_alias, promotion_lock, remove_lock
-from runtime.mlflow.promotion import lock
+from runtime.mlflow import lock, move_alias, promotion_lock, remove_lock
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 MODEL = "locked"
 ME = rf"process {os.getpid()} on \S+"
 
@@ -90,7 +89,7 @@ PROCESSES = """
 import os, sys
 from pathlib import Path
 from runtime.mlflow import promotion_lock
-from runtime.mlflow.promotion import lock
+from runtime.mlflow import lock
 lock.POLL_SECONDS = 0.05
 children = []
 for number in range(5):

@@ -11,12 +11,11 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+from runtime.mlflow.aliases import alias_lock
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
-from runtime.mlflow.promotion.aliases import alias_lock
-from runtime.mlflow.promotion.lock import check_lock
+from runtime.mlflow.lock import check_lock
 from runtime.mlflow.registry import DELETED_TAG, ONNX_TAG, RELEASE_TAG, RegisteredVersion, registered_versions
-from runtime.mlflow.releases.release import DESCRIPTION
-from runtime.mlflow.releases.store import FOLDER, LOCK_TIMEOUT
+from runtime.mlflow.releases import DESCRIPTION, FOLDER, LOCK_TIMEOUT
 
 UNNEEDED, MODEL_UNNEEDED = "release.unneeded.", "model.unneeded"
 """Tags of a version with the time at which a release of it, or its model, was first found unneeded."""

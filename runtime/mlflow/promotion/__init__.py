@@ -1,1 +1,0 @@
-"""Promotion of registered models: lock, aliases and journal."""
