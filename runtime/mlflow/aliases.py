@@ -26,8 +26,8 @@ from runtime.mlflow.registry import (
 )
 
 VETO, LOOK = "promotion.veto", "promotion.look."
-"""Tags of decisions besides ``promotion``, ``promotion.<detail>`` of the last one, and ``promotion.online`` of the searches
-of clients; ``promotion.look.<champion>.<test set>`` has a spent level."""
+"""Tags of decisions, besides ``promotion``, ``promotion.<detail>`` of the last one, and ``promotion.online`` for client
+searches: ``promotion.look.<champion>.<test set>`` has a spent level."""
 MAX_TAG = 4900
 """Characters of a tag's value; MLflow stores 5,000."""
 PLAN = "promotion.plan"
