@@ -15,7 +15,7 @@ from bifocal.models import load_model
 from bifocal.text import TextBatch
 from bifocal.text.transformer.clip_bpe import tower_tokenizer
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
-from bifocal.text.vectorizers.concatenated import Concatenated
+from bifocal.text.vectorizers.combined import Concatenated
 from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.transformers import SentenceVectors, TransformerTokens
 

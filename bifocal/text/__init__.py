@@ -1,4 +1,4 @@
-"""Text: tokens, vocabulary and the text store. One vectorizer per file in ``vectorizers``."""
+"""Text: tokens, vocabulary and the text store. Vectorizers that need torch are in ``vectorizers``, others in ``onnx.text``."""
 
 from typing import TYPE_CHECKING
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
-from bifocal.onnx.text.mean_word_vectors import SKIP_GRAM_ARGUMENTS, fit_word_vectors
 from bifocal.onnx.text.mixture import Mixture, fit_mixture
+from bifocal.onnx.text.word2vec import SKIP_GRAM_ARGUMENTS, fit_word_vectors
 from bifocal.onnx.text.word_vectors import WordVectorizer
 
 STATE = "fisher.safetensors"

@@ -20,7 +20,7 @@ ARRAYS = ("idf.safetensors", "static.safetensors", "word_vectors.safetensors")
 """Files of vectorizers that are arrays."""
 MODULES = {
     "FisherVectors": "bifocal.onnx.text.fisher",
-    "MeanWordVectors": "bifocal.onnx.text.mean_word_vectors",
+    "MeanWordVectors": "bifocal.onnx.text.word2vec",
     "StaticVectors": "bifocal.onnx.text.static_vectors",
     "TFIDF": "bifocal.onnx.text.tfidf",
 }

@@ -1,16 +1,11 @@
-"""Vectorizers: captions as token ids, vectors, contextual vectors or sparse vectors.
-
-Vectorizers that need only NumPy once they are fitted are in ``bifocal.onnx.text``, which exported models contain.
-"""
+"""Vectorizers: captions as token ids, vectors, contextual vectors or sparse vectors."""
 
 from bifocal.onnx.text.fisher import FisherVectors
-from bifocal.onnx.text.mean_word_vectors import MeanWordVectors
 from bifocal.onnx.text.pretrained_word_vectors import PretrainedWordVectors
 from bifocal.onnx.text.static_vectors import StaticVectors
 from bifocal.onnx.text.tfidf import TFIDF
-from bifocal.onnx.text.word2vec import Word2Vec
-from bifocal.text.vectorizers.concatenated import Concatenated
+from bifocal.onnx.text.word2vec import MeanWordVectors, Word2Vec
+from bifocal.text.vectorizers.combined import Concatenated, FromText
 from bifocal.text.vectorizers.elmo_layers import ElmoLayers
-from bifocal.text.vectorizers.from_text import FromText
 from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.transformers import SentenceVectors, Subwords, TransformerTokens

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from bifocal.onnx.text.sentences import open_readers
 from bifocal.onnx.text.vocabulary import MAX_TOKENS
 from bifocal.text import TextStore
-from bifocal.text.vectorizers import Word2Vec
-from bifocal.text.vectorizers.base import write_text
+from bifocal.text.vectorizers import MeanWordVectors, Word2Vec
+from bifocal.text.vectorizers.base import load_vectorizer, save_vectorizer, write_text
 
 UNUSUAL = ["", "...", "word " * 10_000, "犬が走る", "🐕", "a dog on the street"]
 
@@ -60,3 +62,20 @@ def test_path_replaces_the_training_captions(tmp_path: Path) -> None:
     path.write_bytes(b"ein Hund\nl\xe4uft\n")
     with pytest.raises(ValueError, match="line 2: not UTF-8"):
         vectorizer.fit(["a dog"], seed=0)
+
+
+CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog"]
+
+
+def test_served_means_equal_the_vectorizer(tmp_path: Path) -> None:
+    vectorizer = MeanWordVectors(dim=5, epochs=1)
+    vectorizer.fit(CAPTIONS, seed=0)
+    save_vectorizer(tmp_path, vectorizer)
+    sentences = [*CAPTIONS, "", "A DOG, an unknownword!", "bird " * 300]
+    (reader,) = open_readers(tmp_path)
+    assert isinstance(reader, MeanWordVectors)
+    values, lengths = reader.batch(sentences)
+    expected = load_vectorizer(tmp_path).vectorize(sentences)
+    np.testing.assert_array_equal(values, expected.values.numpy())
+    np.testing.assert_array_equal(lengths, expected.lengths.numpy())
+    assert values.dtype == np.float32
