@@ -1,4 +1,4 @@
-"""Text: tokens, vocabulary and the text store. Vectorizers that need torch are in ``vectorizers``, others in ``onnx.text``."""
+"""Text: tokens, vocabulary and the text store; ``vectorizers`` has the vectorizers."""
 
 from typing import TYPE_CHECKING
 
