@@ -52,6 +52,10 @@ IMAGES: list[dict[str, Any]] = [
     {"image": 7, "where": {"parity": "even"}},
 ]
 ITEMS: list[dict[str, Any]] = [{"like": "test-00030"}, {"like": "test-00030", "minus": ["snow"]}]
+ODD: list[dict[str, Any]] = [
+    {"text": text} for text in ("two rings", "a ZEBRA crossing, don't", "a Ünïcode 星", "a, !?")
+]
+"""Sentences whose words a browser has to split as Python does."""
 K = 12
 TOLERANCE = 0.006
 """Difference of two scores by vectors of int8 and float16."""
@@ -180,9 +184,7 @@ def tab(browser: Browser, run: Path) -> Iterator[Page]:
         assert not problems
 
 
-@pytest.mark.parametrize(
-    "case", [*SENTENCES, *SUMS, {"like": "test-00030"}, {"like": "test-00030", "minus": ["snow"]}], ids=str
-)
+@pytest.mark.parametrize("case", [*SENTENCES, *SUMS, *ITEMS, *ODD], ids=str)
 def test_the_static_copy_answers_alike(case: dict[str, Any], tab: Page, model: TrainedModel) -> None:
     every = {"plus": [], "minus": [], "where": {}, "k": K, "offset": 0}
     shown = tab.evaluate(SEARCH, every | case)
@@ -193,7 +195,12 @@ def test_the_static_copy_answers_alike(case: dict[str, Any], tab: Page, model: T
     for result in shown["results"]:
         hit = hits[result["id"]]
         assert result["score"] == pytest.approx(hit.score, abs=TOLERANCE)
-        assert result["probability"] == (None if hit.probability is None else pytest.approx(hit.probability, abs=0.03))
+        assert result["captions"] == hit.captions
+        if hit.probability is None:
+            assert result["probability"] is None
+        else:
+            assert result["probability"] == pytest.approx(hit.probability, abs=0.03)
+            assert result["relevance"] == ("relevant" if result["probability"] >= 0.5 else "maybe")
     # Images of nearly the same score may change places.
     assert (np.diff([hits[item_id].score for item_id in found]) < 2 * TOLERANCE).all()
     last = hits[found[-1]].score if len(found) == K else -np.inf
