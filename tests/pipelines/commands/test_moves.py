@@ -22,6 +22,7 @@ from tests.rehearsals.year.fleet import Truth
 from tests.rehearsals.year.operation import Archive, Run, rollback, train
 from tests.runtime.mlflow.kills import Killed, limit_writes
 
+pytestmark = pytest.mark.slow  # a rehearsal
 MOVES = int(os.environ.get("MOVES", "12"))
 MODEL, VERSIONS, MOST_WRITES, MOST_IMAGES = "bifocal", 3, 24, 30
 WRITES = (
