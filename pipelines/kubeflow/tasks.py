@@ -15,7 +15,7 @@ from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIB
 from pipelines.kubeflow.resources import Resources, StepResources
 from runtime.identity import image_key
 from runtime.kubeflow.executor import CODE, PAGE, PARAMETERS, SCORES
-from runtime.kubeflow.node_settings import SETTINGS, NodeSettings
+from runtime.kubeflow.node import SETTINGS, NodeSettings
 from runtime.process import processes_of_one_machine
 from runtime.spec import Component, Params
 

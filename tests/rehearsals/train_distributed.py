@@ -22,7 +22,7 @@ from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime import artifacts, parameters
 from runtime.identity import image_key
 from runtime.kubeflow import train_job as trainjob
-from runtime.kubeflow.node_settings import SETTINGS
+from runtime.kubeflow.node import SETTINGS
 from runtime.process import processes_of_one_machine
 from tests.components.cluster.train_distributed.pods import ROOT, Pods
 from tests.components.cluster.train_distributed.trainer import NODES, running_cluster

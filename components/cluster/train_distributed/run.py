@@ -15,10 +15,8 @@ from components.catalog import all_components
 from components.cluster.train_distributed.spec import TrainDistributedParams
 from runtime.artifacts import MANIFEST, artifact_hash
 from runtime.identity import image_key
-from runtime.kubeflow.node import CHECKPOINTS, MODEL
-from runtime.kubeflow.node_settings import SETTINGS, NodeSettings
-from runtime.kubeflow.pods import create_train_job
-from runtime.kubeflow.train_job import TrainJob
+from runtime.kubeflow.node import CHECKPOINTS, MODEL, SETTINGS, NodeSettings
+from runtime.kubeflow.train_job import TrainJob, create_train_job
 from runtime.s3.storage import Storage
 
 

@@ -10,7 +10,7 @@ from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.resources import Resources
 from runtime import parameters
-from runtime.kubeflow.node_settings import SETTINGS, NodeSettings
+from runtime.kubeflow.node import SETTINGS, NodeSettings
 from tests.pipelines.compiled import REVISION, VALUES
 
 

@@ -18,7 +18,7 @@ from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime import artifacts
 from runtime.kubeflow import node
 from runtime.kubeflow import train_job as trainjob
-from runtime.kubeflow.node_settings import SETTINGS
+from runtime.kubeflow.node import SETTINGS
 from runtime.s3.storage import Storage
 from tests.components.cluster.train_distributed.trainer import NODES, Cluster, end, running_cluster
 

@@ -16,7 +16,7 @@ from kubeflow.trainer import KubernetesBackendConfig, TrainerClient
 from kubeflow_trainer_api import models
 from kubernetes.client import Configuration
 
-from runtime.kubeflow.node_settings import NodeSettings
+from runtime.kubeflow.node import NodeSettings
 
 NAMESPACE = "research"
 JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
