@@ -38,7 +38,7 @@ class Ledger:
         self.table = pd.read_parquet(file) if file.is_file() else pd.DataFrame(columns=columns, dtype=str)
 
     def start(self, collection: Collection) -> None:
-        """Make all images of the collection old ones."""
+        """Make all images of the collection old ones, which are not deleted."""
         self.table = _images(collection)[list(FIELDS)].assign(day="")
 
     def record(self, collection: Collection, day: date) -> None:
@@ -62,11 +62,6 @@ class Ledger:
     def write(self) -> None:
         """Write the table; a crash leaves the old one."""
         replace_file(self.file, lambda file: self.table.to_parquet(file, index=False))
-
-
-def all_images(collection: Collection) -> Arrivals:
-    """Return all images of a collection that are not deleted."""
-    return _arrivals(_images(collection))
 
 
 def _arrivals(images: pd.DataFrame) -> Arrivals:

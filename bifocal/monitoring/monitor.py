@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.durable import write_text
-from bifocal.monitoring.arrivals import Arrivals, Ledger, all_images, inspect_arrivals
+from bifocal.monitoring.arrivals import Arrivals, Ledger, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
 from bifocal.monitoring.drift import Thresholds, compare, week_blocks
 from bifocal.monitoring.observations import Observations, Observer, sample
-from bifocal.monitoring.page import History, NewImages, monitoring_page
+from bifocal.monitoring.page import History, monitoring_page, unusual_images
 from bifocal.monitoring.queries import read_queries
 from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
@@ -71,9 +71,8 @@ class Monitor:
         observer, model = self._observer()
         ledger = Ledger(self.folder / LEDGER)
         ledger.start(observer.collection)
-        everything, sentences = all_images(observer.collection), self._sentences(day, days)
-        reference = self._reference(observer, model, everything, day, days, sentences)
-        reference.write(self.folder / REFERENCE)
+        images, sentences = ledger.old(observer.collection), self._sentences(day, days)
+        reference = self._observed(observer, model, images, day, days, sentences)
         ledger.write()
         return reference
 
@@ -94,17 +93,17 @@ class Monitor:
                 sentences = [sentence for sentence in sentences if former.hash_of(sentence) in known]
         if len(sentences) < self.thresholds.least:  # the logs of those days are gone
             sentences, of_days = self._sentences(day, days), (day, days)
-        reference = self._reference(observer, model, images, *of_days, sentences)
-        reference.write(self.folder / REFERENCE)
-        return reference
+        return self._observed(observer, model, images, *of_days, sentences)
 
-    def _reference(
+    def _observed(
         self, observer: Observer, model: str, images: Arrivals, day: date, days: int, sentences: Sequence[str]
     ) -> Reference:
         sizes = self.thresholds.sample
         observations = observer.observe(images, sentences, sizes.reference_images, sizes.reference_queries)
         sentences = sample(sentences, sizes.reference_queries, observer.seed)
-        return Reference(model, day, observations, days, sentences).reduced(self.thresholds.keep_queries)
+        reference = Reference(model, day, observations, days, sentences).reduced(self.thresholds.keep_queries)
+        reference.write(self.folder / REFERENCE)
+        return reference
 
     def _without_old_text(self, reference: Reference, day: date) -> Reference:
         """Remove the text of users that the thresholds do not allow any more."""
@@ -143,10 +142,11 @@ class Monitor:
         self.page(day).parent.mkdir(parents=True, exist_ok=True)
         content = {"reference": reference.name, **week.to_json()}
         write_text(self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n")
-        images = self._new_images(observer, arrivals, reference.observations)
+        inspection, dataset = inspect_arrivals(observer.collection, arrivals)
+        gallery = unusual_images(dataset, self._unusual(observer, arrivals, reference.observations))
         name = f"{observer.collection.model.name} ({model[:12]})"
-        page = monitoring_page(name, reference.day, week, images, self._history(reference.name, day))
-        write_text(self.page(day), render(page))
+        history = self._history(reference.name, day)
+        write_text(self.page(day), render(monitoring_page(name, reference.day, week, inspection, gallery, history)))
         write_text(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
         return week
 
@@ -170,14 +170,14 @@ class Monitor:
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
         return read_queries(self.queries, end - timedelta(days=days), end)
 
-    def _new_images(self, observer: Observer, arrivals: Arrivals, reference: Observations) -> NewImages:
-        inspection, dataset = inspect_arrivals(observer.collection, arrivals)
-        rows, shown = observer.sampled_rows(arrivals, self.thresholds.sample.images), []
-        if len(rows) and len(reference.images):
-            vectors = np.asarray(observer.collection.vectors[rows], np.float32)
-            order = np.argsort(-unusual(reference.images, vectors), kind="stable")[:SHOWN]
-            shown = [observer.collection.ids[row] for row in rows[order]]
-        return NewImages(dataset, inspection, shown)
+    def _unusual(self, observer: Observer, arrivals: Arrivals, reference: Observations) -> list[str]:
+        """Return the ids of the images that are least like the reference, the most unusual first."""
+        rows = observer.sampled_rows(arrivals, self.thresholds.sample.images)
+        if not len(rows) or not len(reference.images):
+            return []
+        vectors = np.asarray(observer.collection.vectors[rows], np.float32)
+        order = np.argsort(-unusual(reference.images, vectors), kind="stable")[:SHOWN]
+        return [observer.collection.ids[row] for row in rows[order]]
 
     def _history(self, reference: str, until: date) -> History:
         """Return the values of the weeks up to ``until`` that were compared with this reference."""

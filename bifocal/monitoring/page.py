@@ -1,7 +1,6 @@
 """The results of a week as one HTML page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 
 from bifocal.datasets import Dataset
@@ -18,17 +17,9 @@ History = Mapping[date, Mapping[str, float]]
 FOOTER = "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds no query."
 
 
-@dataclass(frozen=True)
-class NewImages:
-    """New images of a week."""
-
-    dataset: Dataset
-    inspection: Inspection
-    # ids of the images that are least like the reference, the most unusual first
-    unusual: Sequence[str] = field(default_factory=list)
-
-
-def monitoring_page(name: str, reference: date, week: Week, images: NewImages, history: History) -> Page:
+def monitoring_page(
+    name: str, reference: date, week: Week, inspection: Inspection, unusual: Gallery | None, history: History
+) -> Page:
     """Return the page of a week for a model ``name``, with the ``history`` of all runs on its reference."""
     crossed = len(week.crossed)
     tiles = [
@@ -38,11 +29,10 @@ def monitoring_page(name: str, reference: date, week: Week, images: NewImages, h
     sections = [
         Section("Tests", f"Compared with the reference of {reference}.", [_tests(week)]),
         *_history(history),
-        Section("New images", "Findings of the inspection.", [findings_table(images.inspection)]),
+        Section("New images", "Findings of the inspection.", [findings_table(inspection)]),
     ]
-    gallery = _unusual(images)
-    if gallery is not None:
-        sections.append(Section("Unusual images", "", [gallery]))
+    if unusual is not None:
+        sections.append(Section("Unusual images", "", [unusual]))
     subtitle = f"{week.days} days up to {week.day}, model {name}"
     return Page("Monitoring", subtitle, tiles, sections, FOOTER, kind="monitoring")
 
@@ -78,9 +68,9 @@ def _history(history: History) -> list[Section]:
     return [Section("History", f"{len(history)} runs.", [chart])]
 
 
-def _unusual(images: NewImages) -> Gallery | None:
-    thumbnails, table = Thumbnails(images.dataset), images.dataset.images
-    local = set(table.loc[table["path"].notna(), "image_id"])
-    shown = [image_id for image_id in images.unusual if image_id in local]
+def unusual_images(dataset: Dataset, image_ids: Sequence[str]) -> Gallery | None:
+    """Return a gallery of these new images, without images that have no file here; None if there is none."""
+    thumbnails, local = Thumbnails(dataset), set(dataset.images.loc[dataset.images["path"].notna(), "image_id"])
+    shown = [image_id for image_id in image_ids if image_id in local]
     items = [GalleryItem([Picture(thumbnails.uri(image_id))], image_id) for image_id in shown]
     return Gallery(items, "", "New images that are least like the reference.") if items else None

@@ -6,7 +6,7 @@ some weeks a replica or MLflow's server is killed, a promotion is killed between
 back, a canary decides, or the database and the files of MLflow are lost and restored by the commands of docs/mlflow.md.
 
 Models are the demo's, and images are vectors: nothing is trained or decoded. The time of a week is simulated for the
-monitor and for ``clean``. Probes are left out: the collection grows, so some are always lost.
+monitor and for ``clean``.
 """
 
 import json
