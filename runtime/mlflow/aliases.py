@@ -58,7 +58,7 @@ class Plan:
         for alias, (_, after) in self.moves.items():
             if _number(model, alias) != after:
                 move_alias(model, alias, after)
-        logged = any(entry.path == self.file for entry in client.list_artifacts(version.run_id, "promotion"))
+        logged = version.has_file(self.file)
         record = mlflow.artifacts.load_dict(f"runs:/{version.run_id}/{self.file}") if logged else {}
         kept = {name: value for name, value in self.tags.items() if value is not None}
         version.log_decision(kept, self.file, {**record, **self.entries})

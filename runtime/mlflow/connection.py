@@ -85,6 +85,13 @@ def mlflow_errors_as_oserror() -> Iterator[None]:
         ) from error
 
 
+def download(folder: Path, **source: str) -> Path:
+    """Download ``artifact_uri``, or ``artifact_path`` of the run ``run_id``, to ``folder``; return its path."""
+    with mlflow_errors_as_oserror():
+        connect()
+        return Path(mlflow.artifacts.download_artifacts(**source, dst_path=str(folder)))
+
+
 def artifact_request(*arguments: Any, **options: Any) -> Any:
     """Send a request that carries an artifact, with the time-out of artifacts.
 

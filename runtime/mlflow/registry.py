@@ -12,7 +12,7 @@ from mlflow.models import Model
 from mlflow.models.model import MLMODEL_FILE_NAME
 
 from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
-from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.connection import connect, download, mlflow_errors_as_oserror
 
 EVALUATION_DIR = "evidence"
 """Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
@@ -31,11 +31,9 @@ def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, eval
     """
     with mlflow_errors_as_oserror():
         client = connect()
-        equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
-        versions = client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
-        if not versions or DELETED_TAG in versions[0].tags:
+        version = latest_with(client, model, onnx_hash)
+        if version is None or DELETED_TAG in version.tags:
             return None
-        (version,) = versions
         if version.tags.get(EVALUATION_TAG) != evaluation_hash:
             client.log_artifacts(str(version.run_id), str(evaluation), EVALUATION_DIR)
             client.set_model_version_tag(model, version.version, EVALUATION_TAG, evaluation_hash)
@@ -43,6 +41,12 @@ def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, eval
         # A call of 'clean' that deletes this model sets the tag before it reads the aliases.
         deleted = DELETED_TAG in client.get_model_version(model, version.version).tags
         return None if deleted else int(version.version)
+
+
+def latest_with(client: mlflow.MlflowClient, model: str, onnx_hash: str) -> ModelVersion | None:
+    """Return the latest version of a registered model that has an artifact ``onnx``."""
+    equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
+    return next(iter(client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])), None)
 
 
 @dataclass(frozen=True)
@@ -62,50 +66,44 @@ class RegisteredVersion:
                 f"{deleted[:10]}: choose another version, or train and register it again"
             )
 
+    @property
+    def uri(self) -> str:
+        """MLflow's address of the model."""
+        return f"models:/{self.model}/{self.number}"
+
     def download(self, folder: Path) -> tuple[Path, Path]:
         """Download below ``folder``; return the directories of the model and of its evaluation."""
         self.check()
-        model = mlflow.artifacts.download_artifacts(
-            artifact_uri=f"models:/{self.model}/{self.number}", dst_path=str(folder / "model")
-        )
-        evaluation = mlflow.artifacts.download_artifacts(
-            run_id=self.run_id, artifact_path=EVALUATION_DIR, dst_path=str(folder / "run")
-        )
-        return Path(model), Path(evaluation)
+        return download(folder / "model", artifact_uri=self.uri), self.download_evaluation("", folder / "run")
 
     def download_graphs(self, folder: Path) -> Path:
         """Download the model to ``folder``; return the directory of its ONNX graphs."""
-        with mlflow_errors_as_oserror():
-            self.check()
-            uri = f"models:/{self.model}/{self.number}"
-            model = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
-            return model / str(Model.load(model).flavors["python_function"]["data"])
+        self.check()
+        model = download(folder, artifact_uri=self.uri)
+        return model / str(Model.load(model).flavors["python_function"]["data"])
 
     def graph_files(self, folder: Path) -> dict[str, str]:
         """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest only."""
-        with mlflow_errors_as_oserror():
-            self.check()
-            tag = connect().get_model_version(self.model, str(self.number)).tags.get(ONNX_TAG)
-            uri = f"models:/{self.model}/{self.number}"
-            description = mlflow.artifacts.download_artifacts(f"{uri}/{MLMODEL_FILE_NAME}", dst_path=str(folder))
-            data = Model.load(description).flavors["python_function"]["data"]
-            manifest = mlflow.artifacts.download_artifacts(f"{uri}/{data}/{MANIFEST}", dst_path=str(folder))
-        if artifact_hash(Path(manifest).parent) != tag:
+        self.check()
+        description = download(folder, artifact_uri=f"{self.uri}/{MLMODEL_FILE_NAME}")
+        data = Model.load(description).flavors["python_function"]["data"]
+        manifest = download(folder, artifact_uri=f"{self.uri}/{data}/{MANIFEST}")
+        if artifact_hash(manifest.parent) != version_tags(self).get(ONNX_TAG):
             raise ValueError(
                 f"{MANIFEST} of version {self.number} of {self.model} has another hash than the tag {ONNX_TAG}: "
                 "register the model again"
             )
-        files: dict[str, str] = read_manifest(Path(manifest).parent)["files"]
+        files: dict[str, str] = read_manifest(manifest.parent)["files"]
         return files
 
     def download_evaluation(self, name: str, folder: Path) -> Path:
-        """Download the file ``name`` of its evaluation to ``folder``; return its path."""
-        with mlflow_errors_as_oserror():
-            connect()
-            path = f"{EVALUATION_DIR}/{name}"
-            return Path(
-                mlflow.artifacts.download_artifacts(run_id=self.run_id, artifact_path=path, dst_path=str(folder))
-            )
+        """Download the file ``name`` of its evaluation, or all with "", to ``folder``; return its path."""
+        return download(folder, run_id=self.run_id, artifact_path=f"{EVALUATION_DIR}/{name}".rstrip("/"))
+
+    def has_file(self, path: str) -> bool:
+        """Whether the run of the version has the file ``path``, which is in a folder."""
+        entries = connect().list_artifacts(self.run_id, path.rpartition("/")[0])
+        return any(entry.path == path for entry in entries)
 
     def log_decision(self, tags: Mapping[str, str], name: str, decision: Mapping[str, Any]) -> None:
         """Set ``tags`` on the version and log ``decision`` with its run, as the JSON file ``name``."""
@@ -136,7 +134,8 @@ def get_version_number(model: str, number: int) -> RegisteredVersion:
 
 def version_tags(version: RegisteredVersion) -> dict[str, str]:
     """Return the tags of a version."""
-    return dict(connect().get_model_version(version.model, str(version.number)).tags)
+    with mlflow_errors_as_oserror():
+        return dict(connect().get_model_version(version.model, str(version.number)).tags)
 
 
 def registered_versions(model: str) -> list[ModelVersion]:

@@ -14,7 +14,14 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from runtime.mlflow.aliases import alias_lock
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock
-from runtime.mlflow.registry import DELETED_TAG, ONNX_TAG, RELEASE_TAG, RegisteredVersion, registered_versions
+from runtime.mlflow.registry import (
+    DELETED_TAG,
+    ONNX_TAG,
+    RELEASE_TAG,
+    RegisteredVersion,
+    registered_versions,
+    version_tags,
+)
 from runtime.mlflow.releases import DESCRIPTION, FOLDER, LOCK_TIMEOUT
 
 UNNEEDED, MODEL_UNNEEDED = "release.unneeded.", "model.unneeded"
@@ -146,11 +153,10 @@ def _mark(client: mlflow.MlflowClient, model: str, former: Collection[FormerFile
 def _delete_release(client: mlflow.MlflowClient, release: FormerFiles) -> None:
     """Delete a release; first the tag and the description, so that a killed deletion leaves no release to load."""
     version, folder = release.version, f"{FOLDER}/{release.digest}"
-    tags = client.get_model_version(version.model, str(version.number)).tags
-    if tags.get(RELEASE_TAG) == release.digest:
+    if version_tags(version).get(RELEASE_TAG) == release.digest:
         client.delete_model_version_tag(version.model, str(version.number), RELEASE_TAG)
     repository = release.repository()
-    if any(entry.path == f"{folder}/{DESCRIPTION}" for entry in client.list_artifacts(version.run_id, folder)):
+    if version.has_file(f"{folder}/{DESCRIPTION}"):
         repository.delete_artifacts(f"{folder}/{DESCRIPTION}")
     repository.delete_artifacts(folder)
     client.delete_model_version_tag(version.model, str(version.number), release.tag)
