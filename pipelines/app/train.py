@@ -153,7 +153,7 @@ def trained_ranks(metrics: Path, dataset: Dataset) -> "list[Tensor]":
         ranks = table[table["direction"] == direction].set_index("query")["rank"]
         if not len(ranks):
             raise ValueError("the model was not compared with the encoder: keep Retrieval in evaluate.evaluators")
-        found.append(torch.from_numpy(ranks.loc[queries.astype(str)].to_numpy(float)))
+        found.append(torch.tensor(ranks.loc[queries.astype(str)].to_numpy(float)))
     return found
 
 

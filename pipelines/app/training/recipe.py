@@ -30,7 +30,7 @@ MIN_CAPTIONED = 10
 POINTING = {"name": "ClassMixture", "model": SENTENCES}
 """Pointing head of the recipes."""
 DEMO_WARNING = (
-    "warning: {problem}\nThe backbone of 'bifocal demo' takes their place. It knows 1,400 drawn scenes: it tells "
+    "warning: {problem}\nThe backbone of 'bifocal demo' takes its place. It knows 1,400 drawn scenes: it tells "
     "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
     "the results with ImageNet weights: give these with --weights, or run again with a network."
 )
@@ -92,12 +92,14 @@ def compose(
     values = _overlaid(parameters.merge(values, own), recipes, settings)
     if recipes or settings:  # before a download is tried
         check_stages(values, stages_of_run())
-    used = {"clip": f"encoder {encoder}", "images": f"backbone {BACKBONE}"}.get(recipe.stem, "small encoders")
-    if networks is not None and networks.sentences is None:
-        used = f"backbone {networks.backbone.name}"
-    if networks is None and encoder is None and "extract_features" not in given and (problem := _download_problem()):
-        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
-        values, used = parameters.merge(values, {"extract_features": demo_section()}), "backbone of 'bifocal demo'"
+    used = f"encoder {encoder}" if recipe.stem == "clip" else "small encoders"
+    if "extract_features" in given:
+        used = "features of your own"
+    elif recipe.stem == "images":
+        used = f"backbone {BACKBONE if networks is None else networks.backbone.name}"
+        if networks is None and (problem := _download_problem()):
+            click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
+            values, used = parameters.merge(values, {"extract_features": demo_section()}), "backbone of 'bifocal demo'"
     photographs = "photographs" if count is None else f"{count:,} photographs"
     return Training(fit_pointing(values, networks), recipe, f"{photographs} with captions, {used}")
 
