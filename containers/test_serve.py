@@ -103,7 +103,7 @@ def test_the_process_has_no_rights_and_no_file_system_to_write_to(container: Con
 
 def test_the_service_answers_searches_and_its_page(container: Container) -> None:
     found = container.search(text=SENTENCE, k=3)["results"]
-    assert [hit["id"] for hit in found] == [hit.image_id for hit in container.model.search(SENTENCE, 3)]
+    assert [hit["id"] for hit in found] == [hit.id for hit in container.model.search(SENTENCE, 3)]
     status, picture, _ = container.get(f"/api/v1/thumbnail?id={found[0]['id']}")
     assert status == 200
     status, body, _ = container.request("POST", "/api/v1/search/image", picture, {"content-type": "image/jpeg"})

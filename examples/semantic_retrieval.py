@@ -90,7 +90,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         f"+ {PLUS}": search(like=query, plus=[PLUS], k=2),
         f"+ {PLUS} - {MINUS}": search(like=query, plus=[PLUS], minus=[MINUS], k=2),
     }.items():
-        shown += [(open_image(subject.split.image_path(hit.item_id)), f"{title}: {hit.score:.2f}") for hit in hits]
+        shown += [(open_image(subject.split.image_path(hit.id)), f"{title}: {hit.score:.2f}") for hit in hits]
     contact_sheet("Semantic retrieval", shown).save(home / "semantic_retrieval.png")
     print(f"-> {home / 'semantic_retrieval.png'}")
     return results

@@ -69,7 +69,7 @@ import sys
 sys.modules.update(dict.fromkeys(["torch", "transformers", "open_clip", "sklearn", "scipy"]))
 import bifocal.onnx.text.sentences
 import bifocal.serving.service.app
-import bifocal.serving.service.live.sources
+import bifocal.serving.service.models
 # Each takes half a second of the start.
 assert not {"pandas", "snowballstemmer", "mlflow"} & set(sys.modules)
 import bifocal.onnx.pyfunc

@@ -77,7 +77,7 @@ def ask_written(report: Report, name: str, index: SearchIndex, embedder: Embedde
             shown = showing(index, words)
             searched = index if kind == "present" else index.without_items(shown)
             (results,) = Search(searched).batch(vector[None], 1, sentences=True)
-            right.append(results[0].item_id in shown)
+            right.append(results[0].id in shown)
             notice.append(not results.found)
         asked, shares = f"{len(rows)} queries", np.array(notice, dtype=float)
         if kind == "present":

@@ -8,6 +8,7 @@ starts. Memory is the memory of a new process without the pages of mapped files.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -25,11 +26,11 @@ from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, ITEMS, ITEMS_SCHEMA, VECTORS, Description, ModelIdentity
 from bifocal.search.index.build import index_of_collection
+from bifocal.search.index.exact import unit_vectors
 from bifocal.search.keywords import Keywords
-from bifocal.search.query import Query
+from bifocal.search.query import EncodedQuery
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-from bifocal.search.vectors import unit_vectors
-from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live import Deletions
 from pipelines.app.demo import unpack
 
 BATCH, REPEATS, STARTS, QUERIES, DELETED = 65_536, 15, 5, 30, 100_000
@@ -38,10 +39,10 @@ BARRED = 1_000_000
 OPEN = """
 import sys, time
 from pathlib import Path
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 start = time.process_time()
 served = RunSource(Path(sys.argv[1])).load()
-served.description, served.newest
+served.summary, served.newest()
 status = Path("/proc/self/status").read_text()
 print(time.process_time() - start, start, status.partition("RssAnon:")[2].split()[0])
 """
@@ -92,9 +93,9 @@ def sentences(count: int, words: int = 10) -> list[str]:
     return [" ".join(f"w{word}" for word in row) for row in drawn.tolist()]
 
 
-def hybrid(sentence: str, vector: NDArray[np.float64]) -> Query:
+def hybrid(sentence: str, vector: NDArray[np.float64]) -> EncodedQuery:
     """Return the query of a sentence with a given vector."""
-    return Query.of(sentence, (), (), [], vector[None].astype(np.float32), mode="hybrid")
+    return EncodedQuery.of(sentence, (), (), [], vector[None].astype(np.float32), mode="hybrid")
 
 
 def medians(*functions: Callable[[], object], repeats: int = REPEATS) -> NDArray[np.float64]:
@@ -135,11 +136,12 @@ def main() -> None:
         report.add(f"{shape}: first hybrid search", first, "ms", reference=f"later ones {later:.0f} ms")
         (ranked,) = medians(lambda: [words.search(text, 1001) for text in asked[:-1]])
         report.add(f"{shape}: ranking by keywords", ranked / QUERIES, "ms", at_most=bar(5.0))
-        deletions = Deletions()
-        deletions.include(index.ids[: min(DELETED, options.items // 2)])
-        deletions.rows(index)
-        (looked,) = medians(lambda: [deletions.rows(index) for _ in range(100)])
-        report.add(f"{shape}: {len(deletions.ids):,} deletions, per search", looked / 100, "ms", at_most=bar(0.1))
+        gone, file = index.ids[: min(DELETED, options.items // 2)], folder / "deleted.jsonl"
+        file.write_text("".join(json.dumps(item_id) + "\n" for item_id in gone))
+        deletions = Deletions(file)
+        deletions.apply(index)
+        (looked,) = medians(lambda: [deletions.read_file() for _ in range(100)])
+        report.add(f"{shape}: {len(gone):,} deletions, per search", looked / 100, "ms", at_most=bar(0.1))
         command = [sys.executable, "-c", OPEN, str(folder)]
         started = [subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT) for _ in range(STARTS)]
         opening, imports, memory = np.median([[*map(float, done.stdout.split())] for done in started], axis=0)

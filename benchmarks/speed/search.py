@@ -32,7 +32,7 @@ from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.approximate import choose_factory, import_faiss
 from bifocal.search.index.build import IndexSettings, build_index, measure
-from bifocal.search.vectors import unit_vectors
+from bifocal.search.index.exact import unit_vectors
 
 DEMO = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model"
 CLUSTERS, QUERIES, TEST_QUERIES, BATCH = 32, 1000, 3000, 65_536

@@ -10,10 +10,10 @@ from bifocal.monitoring.albums import Labels, image_groups
 from bifocal.monitoring.arrivals import Arrivals
 from bifocal.onnx.encoders import Embedder
 from bifocal.search.collection.collection import Collection
+from bifocal.search.index.exact import unit_vectors
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.query import Array, SentenceEmbedder
 from bifocal.search.search import Search
-from bifocal.search.vectors import unit_vectors
 
 BATCH = 64
 """Sentences that are embedded at once."""

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
-    from bifocal.search.hits import Results, SearchHit
     from bifocal.search.index.index import SearchIndex
+    from bifocal.search.query import Results, SearchHit
     from bifocal.search.search import Search
     from bifocal.search.torch_search import GroundingSearch, Heatmaps, TorchEmbedder
 else:
     _MODULES = {
         "GroundingSearch": "torch_search",
         "Heatmaps": "torch_search",
-        "Results": "hits",
+        "Results": "query",
         "Search": "search",
-        "SearchHit": "hits",
+        "SearchHit": "query",
         "SearchIndex": "index.index",
         "TorchEmbedder": "torch_search",
     }

@@ -1,16 +1,20 @@
-"""Encoded queries, and the model that encodes them."""
+"""A query whose parts are encoded, and its results: one type from the index to the JSON of the service."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, overload
 
 from numpy.typing import NDArray
 from PIL import Image
 
 Array = NDArray[Any]
 Mode = Literal["vectors", "hybrid", "regions"]
+Relevance = Literal["relevant", "maybe"]
+Box = tuple[float, float, float, float]
+Explain = Callable[[str, Array], Any]
+"""Explanation of a result from its id and the query (d,), such as ``Heatmaps(model, features)``."""
 
 
 class SentenceEmbedder(Protocol):
@@ -22,7 +26,7 @@ class SentenceEmbedder(Protocol):
 
 
 @dataclass(frozen=True)
-class Query:
+class EncodedQuery:
     """A query whose texts and images are encoded; see ``Search`` for modes, filters and groups."""
 
     vector: Array  # (d,)
@@ -30,7 +34,6 @@ class Query:
     mode: Mode = "vectors"
     where: Mapping[str, Any] | None = None
     exclude: Sequence[str] = ()
-    without: Array | None = None  # (N,) bool, further items to leave out
     group: str | None = None
     per_group: int = 1
     unknown: Sequence[str] = ()  # words that the model does not know, and leaves out
@@ -39,7 +42,7 @@ class Query:
     def of(
         cls, text: str | None, plus: Sequence[str], minus: Sequence[str], images: Sequence[Array], texts: Array,
         **options: Any,
-    ) -> "Query":  # fmt: skip
+    ) -> "EncodedQuery":  # fmt: skip
         """Return the query whose vector is the sum of its parts, less ``minus`` (Gordo and Larlus, CVPR 2017, section
         6.2); ``texts`` has the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
         """
@@ -51,6 +54,112 @@ class Query:
             raise ValueError("nothing to search by: give text, like, plus or an image")
         vector: Array = sum(parts[1:], start=parts[0])
         return cls(vector, None if images or plus or minus else text, **options)
+
+
+@dataclass(kw_only=True)
+class ItemFacts:
+    """An item of the collection.
+
+    Attributes:
+        captions: its sentences.
+        metadata: its values.
+        name: name of the image file without its folder; null if the collection has only features.
+        width, height: pixels of the image after EXIF rotation; 0 if they are unknown.
+        has_image: whether the item has a thumbnail.
+    """
+
+    id: str
+    captions: list[str]
+    metadata: dict[str, Any]
+    name: str | None
+    width: int
+    height: int
+    has_image: bool
+
+
+@dataclass(kw_only=True)
+class SearchHit(ItemFacts):
+    """One result.
+
+    Attributes:
+        score: the number that sorts the results: the cosine with the query, plus the item's hubness bias if the query
+            is a sentence; in the mode "hybrid", the sum of the reciprocal ranks; in the mode "regions", the score of
+            the best region.
+        probability: probability that the item is relevant; null if uncalibrated, for images, sums and regions.
+        relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the calibration; else
+            "maybe"; null without a probability.
+        box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other modes.
+    """
+
+    score: float
+    probability: float | None
+    relevance: Relevance | None
+    box: Box | None = None
+    row: int = field(init=False, repr=False, compare=False)
+    path: Path | None = field(init=False, repr=False, compare=False)
+    explanation: Any = field(init=False, repr=False, compare=False)
+    """In Python only: the row in the index, the image file, and the result of ``explain``, such as a heatmap.
+    ``Search.__call__`` sets the last two."""
+
+    def __post_init__(self) -> None:
+        """Start without values that only Python has."""
+        self.row, self.path, self.explanation = -1, None, None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that the service sends: a client may not know a folder."""
+        public = vars(self) | {"score": round(self.score, 6)}
+        del public["row"], public["path"], public["explanation"]
+        return public
+
+
+@dataclass
+class Results(Sequence[SearchHit]):
+    """Answer to a search, a sequence of its results.
+
+    Attributes:
+        results: best first.
+        found: false if there is no result, or if the collection probably has nothing like the sentence: the results are
+            then the closest items. Judged on the first page, for only a sentence in the mode "vectors"; else true.
+        items: number of items that were searched.
+        more: whether a further page has results.
+        model: version of the model and index that answered.
+        unknown: words of the query that the model does not know: the others were searched.
+        answer: id for the route "click"; null unless the clicks of two releases are compared.
+    """
+
+    results: list[SearchHit]
+    found: bool
+    items: int
+    more: bool
+    model: str
+    unknown: list[str]
+    answer: str | None = None
+    relevance: float | None = field(init=False, repr=False, compare=False)
+    """In Python only: probability that the first result is relevant, 0 without a result; None if the query has none."""
+
+    def __post_init__(self) -> None:
+        """Start without a probability; without a result, nothing is found."""
+        self.relevance, self.found = None, self.found and len(self.results) > 0
+
+    def __len__(self) -> int:
+        """Return the number of results."""
+        return len(self.results)
+
+    @overload
+    def __getitem__(self, place: int) -> SearchHit: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[SearchHit]: ...
+
+    def __getitem__(self, place: int | slice) -> SearchHit | list[SearchHit]:
+        """Return a result, or some of them."""
+        return self.results[place]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that the service sends."""
+        public = dict(vars(self))
+        del public["relevance"]
+        return public
 
 
 def encode_file(image: Path | str | Image.Image | bytes) -> bytes:

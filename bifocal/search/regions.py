@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bifocal.onnx.heatmaps import HeatmapModel, dot_products, largest_dimensions
 from bifocal.search.collection.collection import Collection
-from bifocal.search.hits import Box
+from bifocal.search.query import Box
 
 Vectors = NDArray[np.float32]
 Score = Callable[[Vectors], Vectors]

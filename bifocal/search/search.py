@@ -2,10 +2,9 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +14,31 @@ from bifocal.onnx.heatmaps import HeatmapModel
 from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.collection.collection import Collection
 from bifocal.search.filters import GROUP_DEPTH, limit_groups, metadata_column
-from bifocal.search.hits import Explain, Ranking, Relevance, Results, SearchHit
-from bifocal.search.index.exact import scores
+from bifocal.search.index.exact import scores, unit_vectors
 from bifocal.search.index.index import SearchIndex
+from bifocal.search.items import Items
 from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
-from bifocal.search.query import Mode, Query, SentenceEmbedder, encode_file
+from bifocal.search.query import Box, EncodedQuery, Explain, Mode, Results, SearchHit, SentenceEmbedder, encode_file
 from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
-from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
+
+
+class Ranking(NamedTuple):
+    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none."""
+
+    rows: Array
+    scores: Array
+    probabilities: Array | None = None
+    boxes: Sequence[Box] | None = None
+    found: bool = True  # false if the collection probably has nothing like the query
+    total: int = 0  # rows of the whole ranking, if they are known to be more than n
+
+    def take(self, positions: Sequence[int]) -> "Ranking":
+        """Return some of the rows."""
+        boxes = None if self.boxes is None else [self.boxes[position] for position in positions]
+        known = None if self.probabilities is None else self.probabilities[positions]
+        return Ranking(self.rows[positions], self.scores[positions], known, boxes, self.found)
 
 
 class Search:
@@ -37,10 +52,11 @@ class Search:
         model: encodes queries; it computed the vectors. None to search only with vectors.
         collection: with the items of the index, for the mode "regions"; None for none.
         localizer: of the model, for the mode "regions"; None for none.
+        items: captions, metadata and files of the results; by default without files.
 
     Example:
         >>> search = Search(SearchIndex.of(["sea", "wood"], np.array([[1.0, 0.0], [0.0, 1.0]])))
-        >>> [hit.item_id for hit in search(vector=np.array([0.6, 0.8]), k=2)]
+        >>> [hit.id for hit in search(vector=np.array([0.6, 0.8]), k=2)]
         ['wood', 'sea']
     """
 
@@ -50,8 +66,10 @@ class Search:
         model: SentenceEmbedder | None = None,
         collection: Collection | None = None,
         localizer: HeatmapModel | None = None,
+        items: Items | None = None,
     ) -> None:
         self.index, self.model, self.collection, self.localizer = index, model, collection, localizer
+        self.items = items or Items(index.items)
         self._lock = threading.Lock()
         self._collection_rows: Array | None = None
         has_regions = collection is not None and collection.description.region_dimension is not None
@@ -87,7 +105,7 @@ class Search:
         group: str | None = None,
         per_group: int = 1,
         explain: Explain | None = None,
-    ) -> Results[SearchHit]:
+    ) -> Results:
         """Return the ``k`` items that fit a query best, without the first ``offset``.
 
         The parts of a query are added, and ``minus`` is subtracted.
@@ -114,13 +132,14 @@ class Search:
         sentences = [*([] if text is None else [text]), *plus, *minus]
         texts = self.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
         exclude = [] if like is None else [like]
-        query = Query.of(
+        query = EncodedQuery.of(
             text, plus, minus, images, texts, mode=mode, where=where, exclude=exclude, group=group, per_group=per_group,
             unknown=self.unknown_words(sentences, mode),
         )  # fmt: skip
         results = self.rank(query, k, offset)
-        if explain is not None:
-            results[:] = [replace(hit, explanation=explain(hit.item_id, query.vector)) for hit in results]
+        for hit in results:
+            hit.path = self.items.file(hit.row)
+            hit.explanation = None if explain is None else explain(hit.id, query.vector)
         return results
 
     def embed(self, sentences: Sequence[str]) -> Array:
@@ -152,12 +171,12 @@ class Search:
         vector: Array = model.embed_images([encode_file(image)])[0]
         return vector
 
-    def rank(self, query: Query, k: int = 10, offset: int = 0) -> Results[SearchHit]:
+    def rank(self, query: EncodedQuery, k: int = 10, offset: int = 0) -> Results:
         """Return the results of an encoded query; see ``__call__``."""
         _check_page(k, offset)
         if query.mode != "vectors" and query.sentence is None:
             raise ValueError(f"the mode {query.mode} needs text, and nothing else to search by")
-        allowed, count = self.index.allowed(query.where, query.exclude, query.without), offset + k
+        allowed, count = self.index.allowed(query.where, query.exclude), offset + k + 1  # one more: is there a page?
         if query.group is None:
             return self._results(self._rank(query, count, allowed), query, k, offset)
         groups, asked = metadata_column(self.index.items, query.group), 4 * count
@@ -177,7 +196,7 @@ class Search:
         where: Mapping[str, Any] | None = None,
         exclude: Sequence[str] = (),
         offset: int = 0,
-    ) -> list[Results[SearchHit]]:
+    ) -> list[Results]:
         """Return the results of several vectors (Q, d), as one matrix product.
 
         Args:
@@ -187,10 +206,10 @@ class Search:
         """
         _check_page(k, offset)
         rankings = self._nearest(vectors, offset + k, self.index.allowed(where, exclude), sentences)
-        query = Query(np.zeros(0), "" if sentences else None)
+        query = EncodedQuery(np.zeros(0), "" if sentences else None)
         return [self._results(ranking, query, k, offset) for ranking in rankings]
 
-    def _rank(self, query: Query, count: int, allowed: Array | None) -> Ranking:
+    def _rank(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         if query.mode == "hybrid":
             return self._fused(query, count, allowed)
         if query.mode == "regions":
@@ -204,14 +223,15 @@ class Search:
         queries = unit_vectors(vectors, index.description.dimension)
         count = count if calibration is None else max(count, DEPTH)
         rows, found = index.nearest(queries, count, allowed, corrected=sentences)
+        total = len(index) if allowed is None else int(np.count_nonzero(allowed))
         if calibration is None:
-            return list(map(Ranking, rows, found))
+            return [Ranking(row, score, total=total) for row, score in zip(rows, found, strict=True)]
         references = calibration.references(queries)
         known, present = calibration.probabilities(found, None, references), calibration.found(found, references)
         parts = zip(rows, found, known, present.tolist(), strict=True)
-        return [Ranking(row, score, probability, found=is_found) for row, score, probability, is_found in parts]
+        return [Ranking(row, score, probability, None, is_found, total) for row, score, probability, is_found in parts]
 
-    def _fused(self, query: Query, count: int, allowed: Array | None) -> Ranking:
+    def _fused(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""
         with self._lock:  # two first searches build it once
             self.index.keywords = self.index.keywords or Keywords.of(self.index.items)
@@ -229,7 +249,7 @@ class Search:
             probabilities = index.calibration.probabilities(similarities, best, references)[0]
         return Ranking(rows, np.array(list(fused.values())[:count]), probabilities)
 
-    def _by_region(self, query: Query, count: int, allowed: Array | None) -> Ranking:
+    def _by_region(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         if self._collection_rows is None or self.collection is None or self.localizer is None:
             raise ValueError(f"this index cannot be searched by regions, but by {', '.join(self.modes)}")
         rows = self._collection_rows if allowed is None else self._collection_rows[allowed]
@@ -239,25 +259,29 @@ class Search:
         found = np.array([self.index.row(self.collection.ids[hit.row]) for hit in hits], dtype=np.int64)
         return Ranking(found, np.array([hit.score for hit in hits]), boxes=[hit.box for hit in hits])
 
-    def _results(self, ranking: Ranking, query: Query, k: int, offset: int) -> Results[SearchHit]:
+    def _results(self, ranking: Ranking, query: EncodedQuery, k: int, offset: int) -> Results:
         """Return the results ``offset`` to ``offset + k`` of a ranking."""
-        ids, calibration, page = self.index.ids, self.index.calibration, slice(offset, offset + k)
+        calibration, page = self.index.calibration, slice(offset, offset + k)
         rows, found = ranking.rows[page].tolist(), ranking.scores[page].tolist()
         known = [None] * len(rows) if ranking.probabilities is None else ranking.probabilities[page].tolist()
         boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
+        relevant = 0.0 if calibration is None else calibration.relevant
         hits = [
-            SearchHit(row, ids[row], score, probability, self._relevance(probability), box)
+            SearchHit(
+                **self.items.facts(row), score=score, probability=probability, box=box,
+                relevance=None if probability is None else "relevant" if probability >= relevant else "maybe",
+            )
             for row, score, probability, box in zip(rows, found, known, boxes, strict=True)
-        ]
-        if query.sentence is None or query.mode != "vectors" or calibration is None:
-            return Results(hits, unknown=query.unknown)
-        first = hits[0].probability or 0.0 if hits else 0.0
-        return Results(hits, first, offset > 0 or ranking.found, query.unknown)
-
-    def _relevance(self, probability: float | None) -> Relevance | None:
-        if probability is None or self.index.calibration is None:
-            return None
-        return "relevant" if probability >= self.index.calibration.relevant else "maybe"
+        ]  # fmt: skip
+        for hit, row in zip(hits, rows, strict=True):
+            hit.row = row
+        more = max(ranking.total, len(ranking.rows)) > offset + k
+        judged = query.sentence is not None and query.mode == "vectors" and calibration is not None
+        is_found = not judged or offset > 0 or ranking.found
+        results = Results(hits, is_found, len(self.index), more, "", list(query.unknown))
+        if judged:
+            results.relevance = (hits[0].probability if hits else None) or 0.0
+        return results
 
 
 def _check_page(k: int, offset: int) -> None:

@@ -1,10 +1,11 @@
 """Search with models of torch, in a notebook: embeddings of sentences, heatmaps, and late interaction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,7 +16,8 @@ from bifocal.localization.base import Localizer
 from bifocal.models import GroundingModel
 from bifocal.models.base import Model
 from bifocal.models.batch import BATCH, DualEncoder, dual_encoder, to_device
-from bifocal.search.hits import Explain, Results, SearchHit
+from bifocal.search.items import Items
+from bifocal.search.query import Explain, Results, SearchHit
 from bifocal.text.vectorizers.base import FittedVectorizer
 
 
@@ -116,7 +118,7 @@ class GroundingSearch:
             cells = [model.embed_images(to_device(features.gather(rows), model.device)).cpu() for rows in batches]
         return cls(model, vectorizer, image_ids, torch.cat(cells))
 
-    def __call__(self, sentence: str, k: int = 10, *, explain: Explain | None = None) -> Results[SearchHit]:
+    def __call__(self, sentence: str, k: int = 10, *, explain: Explain | None = None) -> Results:
         """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep their order."""
         self.model.eval()
         device = self.model.device
@@ -127,7 +129,8 @@ class GroundingSearch:
             ]
         scores, query = torch.cat(blocks), captions[0][0].float().cpu().numpy()
         best = scores.argsort(descending=True, stable=True)[:k].tolist()
-        hits = [SearchHit(row, self.image_ids[row], float(scores[row])) for row in best]
-        if explain is not None:
-            hits = [replace(hit, explanation=explain(hit.item_id, query)) for hit in hits]
-        return Results(hits)
+        facts = Items(pa.table({"item_id": list(self.image_ids)})).facts
+        hits = [SearchHit(**facts(row), score=float(scores[row]), probability=None, relevance=None) for row in best]
+        for hit, row in zip(hits, best, strict=True):
+            hit.row, hit.explanation = row, None if explain is None else explain(hit.id, query)
+        return Results(hits, True, len(self.image_ids), k < len(self.image_ids), "", [])

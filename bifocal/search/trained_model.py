@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
+from bifocal.datasets.remote_files import is_address
 from bifocal.durable import reading
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import model_hash
@@ -20,33 +21,13 @@ from bifocal.onnx.pointing import Pointer, open_pointer
 from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay
 from bifocal.search.collection.collection import Collection
-from bifocal.search.hits import Relevance, Results, SearchHit
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.query import encode_file
+from bifocal.search.items import Items
+from bifocal.search.query import Results, encode_file
 from bifocal.search.search import Search
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
-
-
-class ImageHit(NamedTuple):
-    """One result of a search.
-
-    Attributes:
-        score: the number that sorts the results, see ``bifocal.search.SearchHit``.
-        path: the image file; None if the corpus publishes only features, or the image is at an address.
-        captions: sentences of the image; empty if it has none.
-        probability: probability that the image is relevant; None unless the query is a sentence and the index is
-            calibrated.
-        relevance: "relevant" or "maybe", see ``bifocal.search.SearchHit``; None without a probability.
-    """
-
-    image_id: str
-    score: float
-    path: Path | None
-    captions: list[str]
-    probability: float | None = None
-    relevance: Relevance | None = None
 
 
 @dataclass(frozen=True)
@@ -81,8 +62,14 @@ def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Lo
     return Location(place.heatmap, peak(place.heatmap), opened.convert("RGB"), place.probability, place.present)
 
 
-def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | None) -> Search:
-    """Return a model's search by an index or the collection's vectors; ``ValueError`` if they have another model."""
+def open_search(
+    onnx: Path, embedder: Embedder, collection: Path, index: Path | None, images: Path | None = None
+) -> Search:
+    """Return a model's search by an index or the collection's vectors; ``ValueError`` if they have another model.
+
+    Args:
+        images: folder of the images; None for the root of the collection.
+    """
     with reading(*(folder.parent for folder in (onnx, collection, index) if folder is not None)):
         digest, opened = model_hash(onnx), Collection.open(collection)
         if opened.model.sha256 != digest:
@@ -90,7 +77,9 @@ def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | 
         localizer = HeatmapModel(onnx, embedder) if (onnx / LOCALIZER).is_file() else None
         found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, digest, opened)
         pa.default_memory_pool().release_unused()  # what reading a table has freed, 50 MB of a million items
-        return Search(_without_deleted(found, opened), embedder, opened, localizer)
+        present, root = _without_deleted(found, opened), opened.description.root
+        folder = images or (None if is_address(root) else collection / root)
+        return Search(present, embedder, opened, localizer, Items(present.items, folder))
 
 
 def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
@@ -143,7 +132,7 @@ class TrainedModel:
         vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
         return vectors
 
-    def search(self, query: str | Path | Image.Image | None = None, k: int = 5, **options: Any) -> Results[ImageHit]:
+    def search(self, query: str | Path | Image.Image | None = None, k: int = 5, **options: Any) -> Results:
         """Return the ``k`` images of the run's dataset that fit best, best first.
 
         Args:
@@ -155,24 +144,12 @@ class TrainedModel:
             ValueError: the index belongs to another model, or ``Search`` rejects the query.
         """
         if isinstance(query, Path | Image.Image):
-            results = self._search(k=k, image=query, **options)
-        else:
-            results = self._search(query, k, **options)
-        return Results(map(self._hit, results), results.relevance, results.found, results.unknown)
-
-    def _hit(self, hit: SearchHit) -> ImageHit:
-        row = self._rows[hit.item_id]
-        image, captions = self.collection.image(row), self.collection.captions(row)
-        path = image if isinstance(image, Path) else None
-        return ImageHit(hit.item_id, hit.score, path, captions, hit.probability, hit.relevance)
+            return self._search(k=k, image=query, **options)
+        return self._search(query, k, **options)
 
     @cached_property
     def _search(self) -> Search:
         return open_search(self.directory / ONNX, self.embedder, self.directory / COLLECTION, self.directory / INDEX)
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {item_id: row for row, item_id in enumerate(self.collection.ids)}
 
     @property
     def index(self) -> SearchIndex:

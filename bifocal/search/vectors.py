@@ -76,18 +76,6 @@ class FileVectors:
         return np.frombuffer(b"".join(read), np.float16).reshape(len(rows), self.shape[1])
 
 
-def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:
-    """Return vectors (Q, d) divided by their norms."""
-    given = np.asarray(vectors, dtype=np.float64)
-    if given.ndim != 2 or (dimension is not None and given.shape[1] != dimension):
-        raise ValueError(f"vectors {given.shape}, expected (number, {dimension or 'dimension'})")
-    norms = np.linalg.norm(given, axis=1, keepdims=True)
-    if not (np.isfinite(norms) & (norms > 0)).all():
-        raise ValueError("a vector is zero or not finite: it has no direction")
-    unit: NDArray[np.float32] = (given / norms).astype(np.float32)
-    return unit
-
-
 def save_array(file: Path, array: NDArray[Any]) -> None:
     """Write ``array`` to ``file`` in the format of ``numpy.save``.
 

@@ -26,7 +26,7 @@ def delete_command(item_ids: tuple[str, ...], folder: Path | None, model: str | 
     """
     from bifocal.durable import change
     from bifocal.search.deletion import delete_from_collection, delete_from_index
-    from bifocal.serving.service.live.deletions import read_ids
+    from bifocal.serving.service.live import read_ids
     from runtime.artifacts import change_manifest
 
     wanted = list(item_ids)

@@ -20,7 +20,8 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.build import index_of_collection
-from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel, load
+from bifocal.search.query import Results
+from bifocal.search.trained_model import COLLECTION, INDEX, TrainedModel, load
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
 
 SHIPPED = Path(__file__).parent / "demo_model"
@@ -82,7 +83,7 @@ def tiles(sheet: Path, count: int) -> list[Image.Image]:
     return [picture.crop((left, top, left + SIDE, top + SIDE)) for left, top in corners]
 
 
-def answer(model: TrainedModel, query: str, count: int) -> tuple[list[ImageHit], Path]:
+def answer(model: TrainedModel, query: str, count: int) -> tuple[Results, Path]:
     """Return the images that fit a query best, and the file of a picture with the query's heatmap in each of them."""
     hits = model.search(query, k=count)
     files = [hit.path for hit in hits if hit.path is not None]

@@ -39,15 +39,16 @@ def export_site_command(
     thumbnail of every image. Search by an image needs 'bifocal serve'.
     """
     from bifocal.search.trained_model import ONNX
-    from bifocal.serving.service.live.deletions import Deletions
-    from bifocal.serving.service.live.sources import RunSource
+    from bifocal.serving.service.live import Deletions
+    from bifocal.serving.service.models import RunSource
     from bifocal.serving.site.writer import write_site
     from pipelines.app.run_folder import latest_run
 
     folder = latest_run(run)
     written = folder / "site" if destination is None else destination
-    served = RunSource(folder, collection, index, images).load()
-    report = write_site(served, folder / ONNX, written, frozenset(Deletions(deletions)), places)
+    model = RunSource(folder, collection, index, images).load()
+    Deletions(deletions).apply(model.index)
+    report = write_site(model, folder / ONNX, written, places)
     click.echo(f"{report.items:,} images, {report.pictures:,} of them with a thumbnail")
     click.echo(f"{report.megabytes:.1f} MB without the files of single images")
     if report.place_bytes:

@@ -65,7 +65,13 @@ def search_command(
     if hits.unknown:
         click.echo(f"words that the model does not know: {', '.join(hits.unknown)}", err=True)
     if as_json:
-        found = [hit._asdict() | {"path": hit.path and str(hit.path)} for hit in hits]
+        found = [
+            {
+                "image_id": hit.id, "score": hit.score, "path": hit.path and str(hit.path), "captions": hit.captions,
+                "probability": hit.probability, "relevance": hit.relevance,
+            }
+            for hit in hits
+        ]  # fmt: skip
         answer = {"query": query, "found": hits.found, "unknown": hits.unknown, "results": found}
         click.echo(json.dumps(answer, ensure_ascii=False))
     elif hits and not hits.found:
@@ -75,14 +81,14 @@ def search_command(
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         if not as_json:
-            click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {hit.path or hit.image_id}{caption}")
+            click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {hit.path or hit.id}{caption}")
         if hit.path is not None and not hit.path.is_file():
             moved.append(hit.path)
         elif hit.path is not None:
             if copy_to is not None:
                 copy_to.mkdir(parents=True, exist_ok=True)
                 shutil.copy(hit.path, copy_to / f"{number:03}_{hit.path.name}")
-            shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.image_id).name}"))
+            shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.id).name}"))
     if moved:
         names = ", ".join(map(str, moved))
         click.echo(f"not where they were, so not on the sheet: {names}; run 'bifocal index' or 'train' again", err=True)

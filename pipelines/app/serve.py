@@ -120,9 +120,8 @@ def serve_command(
     """
     from bifocal.onnx.limits import Limits
     from bifocal.serving.service.app import create_app
-    from bifocal.serving.service.observation import JSONFormatter, TextFormatter, is_news
+    from bifocal.serving.service.observation import JSONFormatter, TextFormatter, add_traces, is_news
     from bifocal.serving.service.settings import Settings, read_keys
-    from bifocal.serving.service.tracing import add_traces
     from pipelines.app.serve_sources import CheckedRun, ReleaseSource, open_candidate, open_deletions, open_source
     from runtime.redaction import redact
 

@@ -12,10 +12,8 @@ from bifocal.durable import reading
 from bifocal.search.trained_model import ONNX
 from bifocal.serving.canary.report import Mode
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.live.deletions import Deletions
-from bifocal.serving.service.live.reloading import ModelSource, NoModel
-from bifocal.serving.service.live.sources import RunSource, file_states, open_served_model
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.live import Deletions, ModelSource, NoModel
+from bifocal.serving.service.models import RunSource, SearchModel, file_states, open_search_model
 from pipelines.app.run_folder import latest_run
 from runtime.artifacts import MANIFEST, check_files
 
@@ -49,7 +47,7 @@ class CheckedRun(RunSource):
         check_sums(self.folder / ONNX, self.collection, self.index)
         self._checked = key
 
-    def load(self) -> ServedModel:
+    def load(self) -> SearchModel:
         """Return the model of the run with its collection."""
         if self.key() != self._checked:
             self.check()
@@ -97,7 +95,7 @@ class ReleaseSource:
         version = self.model.version()
         return f"{version.number}-{read_digest(version)}"
 
-    def load(self) -> ServedModel:
+    def load(self) -> SearchModel:
         """Return the version with its collection and index; the downloaded files are in memory or mapped."""
         from runtime.mlflow.releases import COLLECTION, INDEX, download_release, read_digest
 
@@ -106,9 +104,9 @@ class ReleaseSource:
         with TemporaryDirectory() as folder:
             graphs, release = download_release(version, digest, Path(folder))
             name = f"{version.model} version {version.number}, release {digest[:12]}"
-            served = open_served_model(graphs, release / COLLECTION, release / INDEX, name, self.images)
-        served.version = replace(served.version, number=version.number, release=digest)
-        return served
+            model = open_search_model(graphs, release / COLLECTION, release / INDEX, name, self.images)
+        model.version = replace(model.version, number=version.number, release=digest)
+        return model
 
 
 class CandidateSource(ReleaseSource):
@@ -149,13 +147,13 @@ class RegistrySource:
         folders = [self.collection, *([] if self.index is None else [self.index])]
         return f"{self.model.version().number}-{file_states(folders)}"
 
-    def load(self) -> ServedModel:
+    def load(self) -> SearchModel:
         """Return the version with the alias, and the collection."""
         version = self.model.version()
         check_sums(self.collection, self.index)
-        with TemporaryDirectory() as folder:  # the graphs are in memory once the served model is open
+        with TemporaryDirectory() as folder:  # the graphs are in memory once the model is open
             graphs, name = version.download_graphs(Path(folder)), f"{version.model} version {version.number}"
-            return open_served_model(graphs, self.collection, self.index, name, self.images)
+            return open_search_model(graphs, self.collection, self.index, name, self.images)
 
 
 def open_source(

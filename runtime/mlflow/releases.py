@@ -27,7 +27,7 @@ from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.files import DESCRIPTION as INDEX_DESCRIPTION
 from bifocal.search.index.files import IndexDescription
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live import Deletions
 from runtime.artifacts import MANIFEST, change_manifest, hash_files, write_json
 from runtime.mlflow.connection import connect, download, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock, lock_run, promotion_lock

@@ -17,8 +17,8 @@ from prometheus_client import generate_latest
 
 from bifocal.monitoring import TESTS, Week
 from bifocal.monitoring.drift import Finding
-from bifocal.serving.canary.report import Release, Report
-from bifocal.serving.service.candidate_metrics import ComparisonCollector
+from bifocal.serving.canary.report import ReleaseIdentity, Report
+from bifocal.serving.service.candidate import ComparisonCollector
 from bifocal.serving.service.observation import Metrics
 from tests.mlflow_server import free_port
 
@@ -31,7 +31,7 @@ class Running:
     """A comparison that runs, as ``Comparison`` shows it to its collector."""
 
     state = "running"
-    report = Report("canary", 0.1, Release("a", 1, "x"), Release("b", 2, "y"))
+    report = Report("canary", 0.1, ReleaseIdentity("a", 1, "x"), ReleaseIdentity("b", 2, "y"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve import GRACE_SECONDS, serve_command
 from pipelines.kubeflow import resources

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.search.calibration.calibration import DEPTH, Calibration, Level, reference_scores
+from bifocal.search.index.exact import unit_vectors
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.vectors import unit_vectors
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression

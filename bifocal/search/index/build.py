@@ -14,10 +14,9 @@ from bifocal.hubness.bank import HubnessBank
 from bifocal.progress import log_line
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.approximate import ApproximateIndex, choose_factory
-from bifocal.search.index.exact import rank
+from bifocal.search.index.exact import rank, unit_vectors
 from bifocal.search.index.files import IndexDescription, Measured
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.vectors import unit_vectors
 
 if TYPE_CHECKING:
     import pandas as pd

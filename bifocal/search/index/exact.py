@@ -21,6 +21,18 @@ SPARE = 8
 """Candidates beyond the wanted number: float32 may order two nearly equal scores wrongly, float64 then does not."""
 
 
+def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:
+    """Return vectors (Q, d) divided by their norms."""
+    given = np.asarray(vectors, dtype=np.float64)
+    if given.ndim != 2 or (dimension is not None and given.shape[1] != dimension):
+        raise ValueError(f"vectors {given.shape}, expected (number, {dimension or 'dimension'})")
+    norms = np.linalg.norm(given, axis=1, keepdims=True)
+    if not (np.isfinite(norms) & (norms > 0)).all():
+        raise ValueError("a vector is zero or not finite: it has no direction")
+    unit: NDArray[np.float32] = (given / norms).astype(np.float32)
+    return unit
+
+
 def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, allowed: Array | None) -> Array:
     """Return candidates (Q, at most ``count`` + ``SPARE``) for the rows of the highest score; -1 if there are fewer."""
     kept = min(count + SPARE, len(vectors))

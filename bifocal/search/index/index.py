@@ -1,7 +1,7 @@
 """Index of a collection: nearest items to vectors, exact or approximate, its changes and files. Needs no torch."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -19,7 +19,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import read_table
 from bifocal.search.filters import matching_rows
 from bifocal.search.index.approximate import ApproximateIndex
-from bifocal.search.index.exact import mapped, nearest_rows, rank
+from bifocal.search.index.exact import mapped, nearest_rows, rank, unit_vectors
 from bifocal.search.index.files import (
     APPROXIMATE,
     BIAS,
@@ -33,7 +33,7 @@ from bifocal.search.index.files import (
 )
 from bifocal.search.item_ids import ItemIds
 from bifocal.search.keywords import Keywords, has_texts
-from bifocal.search.vectors import FileVectors, save_array, unit_vectors
+from bifocal.search.vectors import FileVectors, save_array
 
 Array = NDArray[Any]
 EXACT_SHARE = 0.05
@@ -75,7 +75,7 @@ class SearchIndex:
         count = len(items)
         self.items, self.vectors, self.bias, self.approximate = items, vectors, bias, approximate
         self.calibration, self.keywords = calibration, keywords
-        self.removed = np.zeros(count, dtype=bool) if removed is None else removed
+        self.removed = np.zeros(count, dtype=bool) if removed is None else np.array(removed)  # ``remove`` changes it
         self._kept = ~self.removed
         self._count = int(np.count_nonzero(self._kept))
         self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
@@ -147,7 +147,7 @@ class SearchIndex:
             exact: whether to leave the index of faiss out.
         """
         bias = self.bias if corrected else None
-        possible = len(self.ids) if allowed is None else int(np.count_nonzero(allowed))
+        possible = len(self.items) if allowed is None else int(np.count_nonzero(allowed))
         count = min(count, possible)
         vectors = self.vectors
         if self.approximate is None or exact or possible < EXACT_SHARE * len(self.ids):
@@ -176,23 +176,25 @@ class SearchIndex:
             rows = np.where((rows >= 0) & allowed[np.maximum(rows, 0)], rows, -1)
         return rows
 
-    def allowed(
-        self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = (), without: Array | None = None
-    ) -> Array | None:
+    def allowed(self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = ()) -> Array | None:
         """Return which items (N,) a search with a filter may return; None for all.
 
         Args:
             where: see ``bifocal.search.filters.matching_rows``.
             exclude: ids of items to leave out.
-            without: (N,) bool, further items to leave out; None for none.
         """
-        if not where and not exclude and without is None and not self.removed.any():
+        if not where and not exclude and not self.removed.any():
             return None
         allowed = matching_rows(self.items, where or {}) & self._kept
-        if without is not None:
-            allowed &= ~without
         allowed[[self.row(item_id) for item_id in exclude]] = False
         return allowed
+
+    def remove(self, item_ids: Iterable[str]) -> None:
+        """Remove items from this index in memory, if it has them; a search that has begun may still return them."""
+        for item_id in item_ids:
+            if (row := self.ids.row(item_id, self._kept)) is not None:
+                self.removed[row], self._kept[row] = True, False
+                self._count -= 1
 
     def without_items(self, item_ids: Sequence[str]) -> "SearchIndex":
         """Return the index without some items, whose rows stay until it is built again.

@@ -1,8 +1,9 @@
-"""Report on two releases that answer the searches of real clients."""
+"""Report on two releases that answer the searches of real clients: sums by groups of clients, which can be added up."""
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 from uuid import uuid4
@@ -10,12 +11,15 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.serving.canary.counts import EDGES, GROUPS, Counts
 from bifocal.serving.canary.intervals import Estimate, estimate_difference, estimate_quantile, estimate_ratio
 
 Mode = Literal["canary", "shadow"]
 RUNNING = "running"
 """State of a comparison that has a candidate."""
+GROUPS = 100
+"""Groups of clients, by a hash of the client."""
+EDGES = 1e-4 * 1.05 ** np.arange(285)
+"""Edges of the histogram of latencies, in seconds: from 0.1 ms to 104 s in steps of 5 %."""
 ALPHA, PLANNED = 0.05, 1000.0
 """Error probability of the intervals that the service shows, and the searches at which they are narrowest."""
 OVERLAP_DEPTH = 10
@@ -24,14 +28,85 @@ RATES = ("errors", "nothing_found", "relevance", "clicks")
 
 
 @dataclass(frozen=True)
-class Release:
+class ClientBucket:
+    """Place of a client among all clients, by a hash."""
+
+    position: float  # in [0, 1), uniform and independent of the group
+    group: int  # of clients, for confidence intervals
+
+    @classmethod
+    def of(cls, client: str, salt: str) -> "ClientBucket":
+        """Return the place of a client; another salt gives other places."""
+        digest = hashlib.sha256(f"{salt}\0{client}".encode("utf-8", "replace")).digest()
+        return cls(int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16]) % GROUPS)
+
+    def is_within(self, share: float) -> bool:
+        """Return whether the client belongs to a share of all clients. A larger share contains a smaller one."""
+        return self.position < share
+
+
+def _zeros() -> NDArray[np.float64]:
+    return np.zeros(GROUPS)
+
+
+@dataclass
+class Counts:
+    """Sums over first-page searches of one release; each array but ``latency`` has a number per group of clients."""
+
+    searches: NDArray[np.float64] = field(default_factory=_zeros)  # with failed ones
+    errors: NDArray[np.float64] = field(default_factory=_zeros)
+    nothing: NDArray[np.float64] = field(default_factory=_zeros)  # no result, or none above the calibrated threshold
+    calibrated: NDArray[np.float64] = field(default_factory=_zeros)  # searches of a sentence by a calibrated index
+    relevance: NDArray[np.float64] = field(default_factory=_zeros)  # sum of the first results' probabilities
+    clicked: NDArray[np.float64] = field(default_factory=_zeros)  # answers with a click
+    latency: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(EDGES) + 1))  # histogram over EDGES
+
+    def add_answer(self, group: int, found: bool, relevance: float | None, seconds: float) -> None:
+        """Count an answered search; `relevance` is 0 without a result, and None if the index is not calibrated."""
+        self.searches[group] += 1
+        self.nothing[group] += not found
+        if relevance is not None:
+            self.calibrated[group] += 1
+            self.relevance[group] += relevance
+        self.latency[np.searchsorted(EDGES, seconds, "right")] += 1
+
+    def add_error(self, group: int) -> None:
+        """Count a failed search."""
+        self.searches[group] += 1
+        self.errors[group] += 1
+
+    def add_click(self, group: int) -> None:
+        """Count an answer with a click."""
+        self.clicked[group] += 1
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Return the sums of two replicas."""
+        return Counts(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return the sums as lists."""
+        return {part.name: np.round(getattr(self, part.name), 6).tolist() for part in fields(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Counts":
+        """Read the sums; raise ``ValueError`` if a list is missing or has another length."""
+        empty = cls()
+        found = {part.name: np.asarray(content.get(part.name, []), dtype=np.float64) for part in fields(cls)}
+        for name, values in found.items():
+            if values.shape != getattr(empty, name).shape:
+                raise ValueError(f"{name} has the shape {values.shape}, expected {getattr(empty, name).shape}")
+        return cls(**found)
+
+
+@dataclass(frozen=True)
+class ReleaseIdentity:
     """Identity of a release: a name for people, the version number, and the hash of its files."""
 
     name: str
     version: int | None
     digest: str | None
 
-    def same_model(self, other: "Release") -> bool:
+    def same_model(self, other: "ReleaseIdentity") -> bool:
         """Whether both are one registered version, whose collection may have been refreshed, or one release."""
         if self.version is None or other.version is None:
             return self == other
@@ -54,8 +129,8 @@ class Report:
 
     mode: Mode
     share: float  # of the clients that the candidate answers (canary), or whose searches it repeats (shadow)
-    champion: Release
-    candidate: Release
+    champion: ReleaseIdentity
+    candidate: ReleaseIdentity
     since: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     counts_champion: Counts = field(default_factory=Counts)
     counts_candidate: Counts = field(default_factory=Counts)
@@ -125,7 +200,7 @@ class Report:
             if mode not in get_args(Mode):
                 raise ValueError(f"mode is {mode!r}")
             parts = [Counts.from_json(content[f"counts_{arm}"]) for arm in ("champion", "candidate")]
-            champion, candidate = (Release(**content[arm]) for arm in ("champion", "candidate"))
+            champion, candidate = (ReleaseIdentity(**content[arm]) for arm in ("champion", "candidate"))
             overlap, compared = (np.asarray(content[name], np.float64) for name in ("overlap", "compared"))
             if overlap.shape != (GROUPS,) or compared.shape != (GROUPS,):
                 raise ValueError("overlap or compared has another length")

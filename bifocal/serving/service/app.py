@@ -1,27 +1,27 @@
-"""ASGI app of the service."""
+"""ASGI app of the service, with the routes outside the API: the page, health, readiness and metrics."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from bifocal.serving.service.admission import API, Admission, error_response
+from bifocal.serving.service.api import CLIENT, api_router
 from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.handlers import Handlers
-from bifocal.serving.service.live.deletions import Deletions
-from bifocal.serving.service.live.reloading import ModelSource
+from bifocal.serving.service.inference import inference_router
+from bifocal.serving.service.live import Deletions, ModelSource
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.routes.access import API
-from bifocal.serving.service.routes.admission import Admission, error_response
-from bifocal.serving.service.routes.api import CLIENT, api_router
-from bifocal.serving.service.routes.inference import inference_router
-from bifocal.serving.service.routes.pages import page_router, probe_router
-from bifocal.serving.service.schema import Error
+from bifocal.serving.service.schema import Error, ServiceState
 from bifocal.serving.service.settings import Settings
 
 ERRORS: Mapping[int, str] = {
@@ -36,6 +36,11 @@ ERRORS: Mapping[int, str] = {
     429: "Too many requests.",
     503: "No model is loaded.",
 }
+
+TYPES: Mapping[str, str] = {
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
+}  # fmt: skip
+"""Type of a file of the page by its suffix."""
 
 
 class Service(FastAPI):
@@ -103,3 +108,50 @@ async def _bad_request(request: Request, error: Exception) -> JSONResponse:
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     return error_response(error.status_code, str(error.detail), error.headers)
+
+
+def page_router() -> APIRouter:
+    """Return the routes of the page; its files are read once."""
+    page = files("bifocal.serving") / "page"
+    # A request names an entry of this table and never a file.
+    contents = {file.name: file.read_bytes() for file in page.iterdir() if file.is_file()}
+    router = APIRouter(include_in_schema=False)
+
+    def send(name: str) -> Response:
+        return Response(contents[name], media_type=TYPES[PurePath(name).suffix], headers={"cache-control": "no-cache"})
+
+    @router.get("/")
+    async def index() -> Response:
+        return send("index.html")
+
+    @router.get("/page/{name}")
+    async def file(name: str) -> Response:
+        if name not in contents:
+            raise HTTPException(404, "the page has no such file")
+        return send(name)
+
+    return router
+
+
+def probe_router(handlers: Handlers) -> APIRouter:
+    """Return the routes for operators."""
+    router = APIRouter()
+
+    @router.get("/healthz")
+    async def health() -> ServiceState:
+        """Return 200 while the process answers."""
+        return ServiceState("alive")
+
+    @router.get("/readyz")
+    async def ready() -> ServiceState:
+        """Return 200 once a model is loaded, and whether a newer one could not be loaded; else 503."""
+        model, failure = handlers.loaded().model, handlers.reloader.failure
+        status = "ready" if failure is None else f"ready with an older model: {failure}"
+        return ServiceState(status, model.version.model)
+
+    @router.get("/metrics", response_class=Response)
+    async def measurements() -> Response:
+        """Return the metrics in the text format of Prometheus."""
+        return Response(generate_latest(handlers.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    return router

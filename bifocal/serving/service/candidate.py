@@ -3,27 +3,46 @@
 import asyncio
 import logging
 import os
+import secrets
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
+import numpy as np
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
-from bifocal.serving.canary.answers import Answers
-from bifocal.serving.canary.counts import Counts, Place
-from bifocal.serving.canary.report import RUNNING, Mode, Release, Report
-from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
-from bifocal.serving.service.queries import QueryResult, QueryRunner
-from bifocal.serving.service.requests import SearchRequest
-from bifocal.serving.service.served_model import ServedModel, Version
+from bifocal.search.query import Results
+from bifocal.serving.canary.report import EDGES, RUNNING, ClientBucket, Counts, Mode, ReleaseIdentity, Report
+from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
+from bifocal.serving.service.models import ModelVersion, SearchModel
+from bifocal.serving.service.schema import SearchRequest
 
 logger = logging.getLogger(__name__)
+MAX_ANSWERS = 20_000
 WAITING = 64
 """Searches that wait to be repeated; further ones are dropped."""
 NICENESS = 10
+PREFIX = "bifocal_comparison"
+LABELS = ("arm", "release")
+SUMS = {
+    "searches": "Searches",
+    "errors": "Searches that failed",
+    "nothing": "Searches that found nothing",
+    "calibrated": "Searches whose relevance is known",
+    "relevance": "Sum of the probabilities that the first result is relevant",
+    "clicked": "Answers of which the client chose a result",
+}
+BUCKETS = range(24, len(EDGES), 14)
+"""Edges of a histogram in the metrics: each about twice the one before."""
 
 
 @dataclass(frozen=True)
@@ -35,70 +54,107 @@ class Candidate:
     share: float  # of the clients, in [0, 1]
 
 
+class Answers:
+    """The last ``MAX_ANSWERS`` answers with their results: their clients may say which one they chose."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, tuple[frozenset[str], Callable[[], None] | None]] = OrderedDict()
+
+    def add(self, items: Collection[str], count: Callable[[], None]) -> str:
+        """Return a new answer's id; ``count`` is called when one of its items is first chosen."""
+        name = secrets.token_urlsafe(12)
+        self._answers[name] = frozenset(items), count
+        if len(self._answers) > MAX_ANSWERS:
+            self._answers.popitem(last=False)
+        return name
+
+    def choose(self, name: str, item_id: str) -> bool:
+        """Note that the client chose an item; return whether the answer is known and has the item."""
+        items, count = self._answers.get(name, (frozenset[str](), None))
+        if item_id not in items:
+            return False
+        if count is not None:
+            count()
+            self._answers[name] = items, None
+        return True
+
+
+class Find(Protocol):
+    """Search by one of the models, see ``Handlers.find``."""
+
+    def __call__(
+        self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None = None, *, in_thread: bool = False
+    ) -> Awaitable[Results]: ...
+
+
 class Comparison:
     """Comparison of the champion, the release in use, with a candidate; counts begin anew with another version."""
 
-    def __init__(self, candidate: Candidate, champion: Reloader, runner: QueryRunner, executor: Executor) -> None:
+    def __init__(
+        self, candidate: Candidate, champion: Reloader, find: Find, executor: Executor, deletions: Deletions
+    ) -> None:
         self.mode, self.share = candidate.mode, candidate.share
         # A thread of low priority computes when the threads that answer clients leave time.
         threads = ThreadPoolExecutor(1, "shadow", _lower_priority) if candidate.mode == "shadow" else executor
-        self.reloader = Reloader(candidate.source, threads, lambda served: None)
+        self.reloader = Reloader(candidate.source, threads, deletions, lambda model: None)
         self._champion = champion
         self._last: Report | None = None
         self.answers = Answers()
         self._repeats: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue(WAITING)
-        self._runner, self._threads = runner, threads
-        self._versions: tuple[Version, Version] | None = None
+        self._find, self._threads = find, threads
+        self._versions: tuple[ModelVersion, ModelVersion] | None = None
 
     @property
     def state(self) -> str:
         """Whether a candidate is compared: ``RUNNING``, or why not."""
-        if self.reloader.generation is not None:
+        if self.reloader.loaded is not None:
             return RUNNING
         return self.reloader.failure or "the candidate is being loaded"
 
     @property
     def report(self) -> Report | None:
         """Report of the present pair of releases; without a candidate, the last report."""
-        champion, candidate = self._champion.generation, self.reloader.generation
+        champion, candidate = self._champion.loaded, self.reloader.loaded
         if champion is None or candidate is None:
             return self._last
-        return self._report(champion.served, candidate.served) or self._last
+        return self._report(champion.model, candidate.model) or self._last
 
-    def generation(self, client: str) -> Generation | None:
+    def candidate_for(self, client: str) -> LoadedModel | None:
         """Return the candidate if it answers a client; else None."""
-        candidate = self.reloader.generation
-        if self.mode == "shadow" or candidate is None or not self._place(candidate, client).is_within(self.share):
+        candidate = self.reloader.loaded
+        if self.mode == "shadow" or candidate is None or not self._bucket(candidate, client).is_within(self.share):
             return None
         return candidate
 
-    async def find(
-        self, champion: Generation, request: SearchRequest, upload: bytes | None, client: str
-    ) -> tuple[QueryResult, str | None]:
-        """Return the results of a request, and the id under which the client may say which result it chose."""
-        candidate = self.reloader.generation
-        report = None if candidate is None or request.offset else self._report(champion.served, candidate.served)
+    async def find(self, champion: LoadedModel, request: SearchRequest, upload: bytes | None, client: str) -> Results:
+        """Return the results of a request; in a canary, the client may say which of them it chose."""
+        candidate = self.reloader.loaded
+        report = None if candidate is None or request.offset else self._report(champion.model, candidate.model)
         if candidate is None or report is None:
-            return await self._runner.find(self.generation(client) or champion, request, upload, in_thread=True), None
-        place = self._place(candidate, client)
-        within = place.is_within(self.share)
+            return await self._find(self.candidate_for(client) or champion, request, upload, in_thread=True)
+        bucket = self._bucket(candidate, client)
+        within = bucket.is_within(self.share)
         if self.mode == "shadow":
-            found = await self._runner.find(champion, request, upload)
+            start = time.perf_counter()
+            results = await self._find(champion, request, upload)
             if within and upload is None:  # image files are too large to wait in a queue
+                seconds = time.perf_counter() - start
                 try:
-                    self._repeats.put_nowait(partial(self._repeat, report, candidate, request, place.group, found))
+                    self._repeats.put_nowait(
+                        partial(self._repeat, report, candidate, request, bucket.group, results, seconds)
+                    )
                 except asyncio.QueueFull:
                     report.dropped += 1
-            return found, None
+            return results
         if not within:
-            return await self._answer(report.counts_champion, champion, request, upload, place.group)
+            return await self._answer(report.counts_champion, champion, request, upload, bucket.group)
         try:
-            return await self._answer(report.counts_candidate, candidate, request, upload, place.group)
+            return await self._answer(report.counts_candidate, candidate, request, upload, bucket.group)
         except Exception as error:
-            found = await self._runner.find(champion, request, upload)  # raises if the request is at fault
-            report.counts_candidate.add_error(place.group)
+            results = await self._find(champion, request, upload)  # raises if the request is at fault
+            report.counts_candidate.add_error(bucket.group)
             logger.exception("the candidate failed, the champion answers", exc_info=error)
-            return found, None
+            return results
 
     async def run_repeats(self) -> None:
         """Repeat searches one at a time, until the task is canceled."""
@@ -114,37 +170,42 @@ class Comparison:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(
-        self, counts: Counts, generation: Generation, request: SearchRequest, upload: bytes | None, group: int
-    ) -> tuple[QueryResult, str]:
-        found = await self._runner.find(generation, request, upload, in_thread=True)
-        counts.add_answer(group, found.found, found.relevance, found.seconds)
-        return found, self.answers.add(found.ids, partial(counts.add_click, group))
+        self, counts: Counts, loaded: LoadedModel, request: SearchRequest, upload: bytes | None, group: int
+    ) -> Results:
+        start = time.perf_counter()
+        results = await self._find(loaded, request, upload, in_thread=True)
+        counts.add_answer(group, results.found, results.relevance, time.perf_counter() - start)
+        results.answer = self.answers.add([hit.id for hit in results], partial(counts.add_click, group))
+        return results
 
     async def _repeat(
-        self, report: Report, candidate: Generation, request: SearchRequest, group: int, found: QueryResult
-    ) -> None:
+        self, report: Report, candidate: LoadedModel, request: SearchRequest, group: int, results: Results,
+        seconds: float,
+    ) -> None:  # fmt: skip
         """Repeat a search by the candidate, and compare its results with the champion's."""
-        report.counts_champion.add_answer(group, found.found, found.relevance, found.seconds)
+        report.counts_champion.add_answer(group, results.found, results.relevance, seconds)
+        start = time.perf_counter()
         try:
-            repeated = await self._runner.find(candidate, request, in_thread=True)
+            repeated = await self._find(candidate, request, in_thread=True)
         except Exception as error:
             report.counts_candidate.add_error(group)
             level = logging.INFO if isinstance(error, HTTPException) else logging.ERROR
             logger.log(level, "the candidate failed in the shadow", exc_info=error)
             return
-        report.counts_candidate.add_answer(group, repeated.found, repeated.relevance, repeated.seconds)
-        report.add_overlap(group, found.ids, repeated.ids)
+        seconds = time.perf_counter() - start
+        report.counts_candidate.add_answer(group, repeated.found, repeated.relevance, seconds)
+        report.add_overlap(group, [hit.id for hit in results], [hit.id for hit in repeated])
 
-    def _place(self, candidate: Generation, client: str) -> Place:
-        """Return the place of a client, which another candidate draws anew."""
-        version = candidate.served.version
-        return Place.of(client, version.release or version.model_hash)
+    def _bucket(self, candidate: LoadedModel, client: str) -> ClientBucket:
+        """Return the bucket of a client, which another candidate draws anew."""
+        version = candidate.model.version
+        return ClientBucket.of(client, version.release or version.model_hash)
 
-    def _report(self, champion: ServedModel, candidate: ServedModel) -> Report | None:
+    def _report(self, champion: SearchModel, candidate: SearchModel) -> Report | None:
         """Return the report of two releases; None while a candidate that was promoted is still in use as both."""
         versions = champion.version, candidate.version
         if self._last is None or self._versions != versions:
-            first, second = (Release(version.model, version.number, version.release) for version in versions)
+            first, second = (ReleaseIdentity(version.model, version.number, version.release) for version in versions)
             if first.same_model(second):
                 return None
             self._versions = versions
@@ -158,3 +219,42 @@ class Comparison:
 def _lower_priority() -> None:
     with suppress(OSError, AttributeError):  # other systems have no priority of a thread
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+class ComparisonCollector(Collector):
+    """Metrics of the present pair of releases; they begin anew with another pair."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        comparison, report = self._comparison, self._comparison.report
+        running = float(comparison.state == RUNNING)
+        yield GaugeMetricFamily(f"{PREFIX}_running", "Whether a candidate is compared", running)
+        if report is None:
+            return
+        arms = {
+            ("champion", report.champion.name): report.counts_champion,
+            ("candidate", report.candidate.name): report.counts_candidate,
+        }
+        for name, text in SUMS.items():
+            family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=LABELS)
+            for labels, counts in arms.items():
+                family.add_metric(labels, float(getattr(counts, name).sum()))
+            yield family
+        latency = HistogramMetricFamily(f"{PREFIX}_seconds", "Latency of searches", labels=LABELS)
+        middles = np.concatenate([EDGES[:1], np.sqrt(EDGES[1:] * EDGES[:-1]), EDGES[-1:]])
+        for labels, counts in arms.items():
+            below = np.cumsum(counts.latency)
+            buckets = [(f"{EDGES[edge]:.3g}", float(below[edge])) for edge in BUCKETS]
+            total = float((middles * counts.latency).sum())
+            latency.add_metric(labels, [*buckets, ("+Inf", float(below[-1]))], total)
+        yield latency
+        if report.mode == "shadow":
+            for name, text, value in (
+                ("dropped", "Searches that were not repeated for lack of time", report.dropped),
+                ("compared", "Searches that both releases answered", float(report.compared.sum())),
+                ("overlap_at_10", "Sum of the overlaps of their first ten results", float(report.overlap.sum())),
+            ):
+                yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)

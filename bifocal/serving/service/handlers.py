@@ -1,44 +1,43 @@
-"""Answers of the API: from requests to results, heatmaps and thumbnails of the generation in use."""
+"""Answers of the service: from requests to results, heatmaps and thumbnails of the models in use."""
 
 import asyncio
 import hashlib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from starlette.exceptions import HTTPException
 
+from bifocal.onnx.images import MAX_BYTES
+from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.onnx.pointing.phrases import split_phrases
-from bifocal.search.hits import SearchHit
-from bifocal.serving.service.candidate import Candidate, Comparison
-from bifocal.serving.service.candidate_metrics import ComparisonCollector
-from bifocal.serving.service.live.decoding import Decoders
-from bifocal.serving.service.live.deletions import Deletions
-from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
-from bifocal.serving.service.live.thumbnails import Thumbnails, media_type
+from bifocal.search.query import EncodedQuery, ItemFacts, Results
+from bifocal.serving.service.candidate import Candidate, Comparison, ComparisonCollector
+from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
+from bifocal.serving.service.models import SearchModel
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.queries import QueryRunner, compute
-from bifocal.serving.service.requests import BrowseRequest, SearchRequest
+from bifocal.serving.service.pictures import Decoders, ThumbnailCache, media_type
 from bifocal.serving.service.schema import (
+    BrowseRequest,
     ComparisonState,
     Explanation,
     Information,
-    Item,
     ItemDetails,
-    Page,
+    ItemPage,
     PhraseHeatmap,
-    Result,
-    Results,
+    SearchRequest,
 )
-from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 
 T = TypeVar("T")
+SMALL = 1_000_000
+"""Numbers in the vectors of an index that is searched in the event loop: a thread takes longer."""
 
 
 class Handlers:
-    """Search with the model and the index in use."""
+    """Searches, heatmaps and pictures by the model in use, or by a candidate for its share of the clients."""
 
     def __init__(
         self, source: ModelSource, settings: Settings, metrics: Metrics, deletions: Deletions,
@@ -46,107 +45,179 @@ class Handlers:
     ) -> None:  # fmt: skip
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
         self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
-        self.reloader = Reloader(source, self.executor, self._use)
+        self.reloader = Reloader(source, self.executor, deletions, self._use)
         limits = settings.limits
         # A file of a client that is decoded for long delays other files of clients, but not the pictures of the page.
         self.uploads, self.pictures = (
             Decoders(settings.decoders, limits.decode_seconds, limits.decoded_bytes) for _ in range(2)
         )
-        self.runner = QueryRunner(settings, deletions, self.uploads)
         self.comparison: Comparison | None = None
         if candidate is not None:
-            self.comparison = Comparison(candidate, self.reloader, self.runner, self.executor)
+            self.comparison = Comparison(candidate, self.reloader, self.find, self.executor, deletions)
             metrics.registry.register(ComparisonCollector(self.comparison))
-        self.thumbnails = Thumbnails(self.pictures.run, max_pixels=limits.pixels or None)
+        self.thumbnails = ThumbnailCache(self.pictures.run, max_pixels=limits.pixels or None)
 
-    def generation(self) -> Generation:
-        """Return the generation in use, or answer 503; a request calls this once."""
-        if self.reloader.generation is None:
+    def loaded(self) -> LoadedModel:
+        """Return the model in use, or answer 503; a request calls this once."""
+        if self.reloader.loaded is None:
             reason = self.reloader.failure or "the model is being loaded"
             raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
-        return self.reloader.generation
+        return self.reloader.loaded
 
-    def generation_for(self, client: str) -> Generation:
-        """Return the generation that answers a client: with a canary, a share of the clients have the candidate."""
-        candidate = None if self.comparison is None else self.comparison.generation(client)
-        return candidate or self.generation()
+    def model_for(self, client: str) -> SearchModel:
+        """Return the model that answers a client: with a canary, a share of the clients have the candidate."""
+        candidate = None if self.comparison is None else self.comparison.candidate_for(client)
+        return (candidate or self.loaded()).model
 
     async def search(self, request: SearchRequest, upload: bytes | None = None, client: str = "") -> Results:
         """Return the results of a request, which may come with an image file."""
-        generation, answer = self.generation(), None
-        self.runner.check(request, upload)
+        loaded = self.loaded()
+        self._check(request)
         if self.comparison is None:
-            found = await self.runner.find(generation, request, upload)
+            results = await self.find(loaded, request, upload)
         else:
-            found, answer = await self.comparison.find(generation, request, upload, client)
-        self.metrics.results.observe(len(found.hits))
-        self.metrics.nothing_found.inc(request.offset == 0 and not found.found)
-        more = found.more and request.offset + request.k < self.settings.max_depth
-        results = [self._result(found.served, hit) for hit in found.hits]
-        return Results(
-            results, found.found, self.count(found.served), more, found.served.version.model, found.unknown, answer
-        )
+            results = await self.comparison.find(loaded, request, upload, client)
+        self.metrics.results.observe(len(results))
+        self.metrics.nothing_found.inc(request.offset == 0 and not results.found)
+        return results
 
-    async def browse(self, request: BrowseRequest, client: str = "") -> Page:
+    async def find(
+        self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None = None, *, in_thread: bool = False
+    ) -> Results:
+        """Return the results of a request by one model.
+
+        Args:
+            in_thread: also search a small index in a thread, so that a slow candidate delays no other request.
+        """
+        search, index = loaded.model.search, loaded.model.index
+        self.deletions.read_file()
+        query = await self._query(loaded, request, upload)
+        items = len(index)
+        small = query.mode == "vectors" and query.group is None and items * query.vector.size <= SMALL
+        executor = None if small and not in_thread else loaded.executor
+        results = await compute(executor, search.rank, query, request.k, request.offset)
+        if len(index) < items:  # deleted in the meantime
+            results.results = [hit for hit in results if hit.id in index]
+            results.found, results.items = results.found and len(results) > 0, len(index)
+        results.more = results.more and request.offset + request.k < self.settings.max_depth
+        results.model = loaded.model.version.model
+        return results
+
+    async def _query(self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None) -> EncodedQuery:
+        """Return the query of a request."""
+        model, executor = loaded.model, loaded.executor
+        modes, images = model.search.modes, []
+        if request.mode not in modes:
+            raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
+        if upload is not None:
+            decoded = await self.decode(model, upload)
+            images.append((await compute(executor, model.embedder.embed_pixels, [decoded.pixels]))[0])
+        if request.like is not None:
+            if request.like not in model.index:
+                raise HTTPException(404, "there is no item with the id in like")
+            images.append(await compute(executor, model.index.vector, request.like))
+        exclude = [] if request.like is None else [request.like]
+        sentences = [*([] if request.text is None else [request.text]), *request.plus, *request.minus]
+        try:
+            texts = await loaded.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
+            return EncodedQuery.of(
+                request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
+                exclude=exclude, group=request.group, per_group=request.per_group,
+                unknown=model.search.unknown_words(sentences, request.mode),
+            )  # fmt: skip
+        except ValueError as error:
+            raise HTTPException(400, str(error)[:1000]) from error
+
+    def _check(self, request: SearchRequest) -> None:
+        """Raise 400 for a request that contradicts the limits."""
+        words, settings = [*request.plus, *request.minus], self.settings
+        self._check_count(request.k)
+        if request.offset + request.k > settings.max_depth:
+            raise HTTPException(400, f"offset and k reach beyond the first {settings.max_depth} results")
+        if len(words) > settings.max_words:
+            raise HTTPException(400, f"{len(words)} sentences in plus and minus, at most {settings.max_words}")
+        self.check_sentences([*words, *([] if request.text is None else [request.text])])
+
+    def _check_count(self, k: int) -> None:
+        if k > self.settings.max_results:
+            raise HTTPException(400, f"k is {k}, at most {self.settings.max_results} are accepted")
+
+    def check_sentences(self, sentences: Sequence[str]) -> None:
+        """Raise 400 for a sentence that is empty or too long."""
+        limit = self.settings.limits.characters
+        for sentence in sentences:
+            if not sentence.strip():
+                raise HTTPException(400, "a sentence is empty")
+            if limit and len(sentence) > limit:
+                raise HTTPException(400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted")
+
+    async def decode(self, model: SearchModel, upload: bytes) -> DecodedImage:
+        """Return the pixels of an image file that a client sent; raise 400, 413 or 415 for another file."""
+        if not model.accepts_images:
+            raise HTTPException(409, "this model reads published features, not image files: search by a sentence")
+        if not upload:
+            raise HTTPException(400, "the body is empty: send an image file")
+        limits = self.settings.limits
+        size = limits.pixels or None, limits.image_bytes or MAX_BYTES
+        return await self.uploads.run(decode_pixels, upload, model.embedder.preprocessing, *size)
+
+    async def browse(self, request: BrowseRequest, client: str = "") -> ItemPage:
         """Return a page of the collection, the newest first."""
-        generation = self.generation_for(client)
-        ids, count = await self.runner.browse(generation, request)
-        found = [Item(**generation.served.items.facts(item_id)) for item_id in ids]
-        return Page(found, count, request.offset + len(ids) < count)
+        model = self.model_for(client)
+        self._check_count(request.k)
+        rows = await self.run(model.newest, request.where)
+        end = request.offset + request.k
+        items = [ItemFacts(**model.items.facts(row)) for row in rows[request.offset : end].tolist()]
+        return ItemPage(items, len(rows), end < len(rows))
 
-    def _use(self, served: ServedModel) -> None:
-        """Note that a served model came into use."""
-        self.thumbnails.keep(served)
-        self.metrics.use(served, self.count(served))
-
-    def count(self, served: ServedModel) -> int:
-        """Return the number of items that are not deleted."""
-        return len(served) - self.deletions.rows(served.index).count
+    def _use(self, model: SearchModel) -> None:
+        """Note that a model came into use."""
+        self.thumbnails.keep(model.index)
+        self.metrics.use(model.version.model, model.version.model_hash, len(model.index))
 
     async def information(self, client: str = "") -> Information:
         """Return model, columns of metadata, examples and limits."""
-        served, settings = self.generation_for(client).served, self.settings
-        description = served.description
-        languages = await asyncio.to_thread(lambda: description.languages)
-        examples = [example.text for example in description.examples if example.item_id not in self.deletions]
+        model, settings = self.model_for(client), self.settings
+        summary = model.summary
+        languages = await asyncio.to_thread(lambda: summary.languages)
         return Information(
-            model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
-            languages=languages, accepts_images=served.accepts_images,
-            explains=served.pointer is not None, originals=settings.originals, deletes=settings.admin_key is not None,
-            modes=served.search.modes, columns=description.columns, examples=examples,
+            model=model.version.model, model_hash=model.version.model_hash, items=len(model.index),
+            languages=languages, accepts_images=model.accepts_images,
+            explains=model.pointer is not None, originals=settings.originals, deletes=settings.admin_key is not None,
+            modes=model.search.modes, columns=summary.columns,
+            examples=[example.text for example in summary.examples if example.item_id in model.index],
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
         )  # fmt: skip
 
     def item(self, item_id: str, client: str = "") -> ItemDetails:
         """Return an item."""
-        items = self._served_with(item_id, client).items
-        file = items.file(item_id)
+        model, row = self._row(item_id, client)
+        file = model.items.file(row)
         size = file.stat().st_size if file is not None and file.is_file() else None
-        return ItemDetails(**items.facts(item_id), bytes=size)
+        return ItemDetails(**model.items.facts(row), bytes=size)
 
     async def original(self, item_id: str, client: str = "") -> tuple[Path, str]:
         """Return the image file of an item, and its media type."""
         if not self.settings.originals:
             raise HTTPException(403, "this service sends no original files")
-        file = self._file(self._served_with(item_id, client), item_id)
+        file = self._file(*self._row(item_id, client))
         return file, await self.run(media_type, file)
 
     async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
-        file = self._file(self._served_with(item_id, client), item_id)
-        picture = await self.thumbnails.get(item_id, file, side)
-        self._served_with(item_id, client)
+        picture = await self.thumbnails.get(item_id, self._file(*self._row(item_id, client)), side)
+        self._row(item_id, client)  # it may have been deleted in the meantime
         return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
 
     async def explain(self, item_id: str, text: str, client: str = "") -> Explanation:
         """Return the heatmaps of the phrases of a sentence in an item's image."""
-        self.runner.check_sentences([text])
-        served = self._served_with(item_id, client)
-        if served.pointer is None:
+        self.check_sentences([text])
+        model, row = self._row(item_id, client)
+        if model.pointer is None:
             raise HTTPException(409, "this model cannot show where a phrase is")
-        file, phrases = self._file(served, item_id), split_phrases(text)
-        decoded = await self.pictures.run(served.pointer.decoder, await self.run(file.read_bytes))
-        heatmaps = await self.run(served.heatmaps, decoded, phrases)
+        file, phrases = self._file(model, row), split_phrases(text)
+        decoded = await self.pictures.run(model.pointer.decoder, await self.run(file.read_bytes))
+        heatmaps = await self.run(model.heatmaps, decoded, phrases)
         found = [
             PhraseHeatmap(*place.phrase, place.point, place.data_url(), place.probability)
             if place.present
@@ -157,15 +228,16 @@ class Handlers:
 
     async def delete(self, item_id: str) -> None:
         """Delete an item from all answers, at once."""
-        candidate = None if self.comparison is None else self.comparison.reloader.generation
-        if candidate is None or item_id not in candidate.served or item_id in self.deletions:
-            self._served_with(item_id, "")
+        candidate = None if self.comparison is None else self.comparison.reloader.loaded
+        self.deletions.read_file()
+        if candidate is None or item_id not in candidate.model.index:
+            self._row(item_id, "")
         try:
             await self.run(self.deletions.add, item_id)
         except OSError as error:
             raise HTTPException(503, f"deletions cannot be written: {error.strerror}") from error
         self.thumbnails.drop(item_id)
-        self.metrics.items.set(self.count(self.generation().served))
+        self.metrics.items.set(len(self.loaded().model.index))
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
@@ -184,21 +256,27 @@ class Handlers:
         report = None if compared.report is None else compared.report.to_json()
         return ComparisonState(compared.mode, compared.share, compared.state, report)
 
-    def _served_with(self, item_id: str, client: str) -> ServedModel:
-        served = self.generation_for(client).served
+    def _row(self, item_id: str, client: str) -> tuple[SearchModel, int]:
+        """Return the model that answers a client, and the row of an item; raise 404 if it has none."""
+        model = self.model_for(client)
         self.deletions.read_file()
-        if item_id not in served or item_id in self.deletions:
-            raise HTTPException(404, "there is no item with this id")
-        return served
+        try:
+            return model, model.index.row(item_id)
+        except ValueError as error:
+            raise HTTPException(404, "there is no item with this id") from error
 
-    def _file(self, served: ServedModel, item_id: str) -> Path:
-        file = served.items.file(item_id)
+    def _file(self, model: SearchModel, row: int) -> Path:
+        file = model.items.file(row)
         if file is None or not file.is_file():
             raise HTTPException(404, "this machine does not have the image of this item")
         return file
 
-    def _result(self, served: ServedModel, hit: SearchHit) -> Result:
-        facts = served.items.facts(hit.item_id)
-        return Result(
-            **facts, score=round(hit.score, 6), probability=hit.probability, relevance=hit.relevance, box=hit.box
-        )
+
+async def compute(executor: Executor | None, function: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of a function that computes, in a thread of an executor; a ``ValueError`` becomes 400."""
+    try:
+        if executor is None:
+            return function(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
+    except ValueError as error:
+        raise HTTPException(400, str(error)[:1000]) from error

@@ -1,20 +1,24 @@
-"""Metrics for Prometheus, and a log of one line per request: a JSON object, or a text for a terminal."""
+"""Metrics for Prometheus, a log of one line per request (a JSON object, or a text for a terminal), and traces."""
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
-from bifocal.serving.service.served_model import ServedModel
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 logger = logging.getLogger("bifocal.requests")
 QUIET = ("/", "/page/{name}", "/api/v1/info", "/api/v1/thumbnail", "/healthz", "/readyz", "/metrics")
 """Routes whose answers a log on a terminal leaves out."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+PROBES = "/(healthz|readyz|metrics)$"
 COUNTS = (0, 1, 5, 10, 25, 50, 100)
 
 
@@ -85,11 +89,11 @@ class Metrics:
         self.swaps = Counter("bifocal_swaps", "Models with their index that came into use", registry=registry)
         self.model = Info("bifocal_model", "Model in use", registry=registry)
 
-    def use(self, served: ServedModel, items: int) -> None:
-        """Record the served model that came into use, and the number of its items."""
+    def use(self, model: str, sha256: str, items: int) -> None:
+        """Record the model that came into use, and the number of its items."""
         self.swaps.inc()
         self.items.set(items)
-        self.model.info({"model": served.version.model, "sha256": served.version.model_hash})
+        self.model.info({"model": model, "sha256": sha256})
 
 
 def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float) -> None:
@@ -98,3 +102,43 @@ def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str
     metrics.requests.labels(route, str(status)).observe(seconds)
     fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 1)}
     logger.info("request", extra={"fields": fields | state.get("log", {})})
+
+
+def add_traces(app: "FastAPI", processor: Any = None) -> bool:
+    """Send a span of each request by OpenTelemetry if the environment names a collector, and return whether.
+
+    Needs the extra ``traces`` then. The other variables of OpenTelemetry hold too, such as ``OTEL_SERVICE_NAME`` and
+    ``OTEL_TRACES_SAMPLER``. A span has method, path and status, and belongs to the trace of the header ``traceparent``;
+    it has no text of a query.
+
+    Args:
+        processor: of the spans; by default, it sends them in batches to the collector.
+    """
+    if processor is None and not any(os.environ.get(name) for name in ENDPOINTS):
+        return False
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise ValueError(f"{ENDPOINTS[0]}: traces need packages, pip install 'bifocal-vse[traces]'") from error
+    name = os.environ.get("OTEL_SERVICE_NAME") or "bifocal"
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
+    middleware: Any = OpenTelemetryMiddleware
+    app.add_middleware(
+        middleware, tracer_provider=provider, excluded_urls=PROBES, exclude_spans=["receive", "send"],
+        server_request_hook=_without_query,
+    )  # fmt: skip
+    return True
+
+
+def _without_query(span: Any, scope: Any) -> None:
+    """Remove the part of an address after "?", which can have sentences and ids of items."""
+    for name, value in dict(span.attributes or {}).items():
+        if name == "url.query":
+            span.set_attribute(name, "")
+        elif isinstance(value, str):
+            span.set_attribute(name, value.partition("?")[0])

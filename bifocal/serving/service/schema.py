@@ -1,44 +1,101 @@
-"""Bodies of answers, which FastAPI describes in its OpenAPI document."""
+"""Bodies of requests and answers, which FastAPI checks and describes in its OpenAPI document; see also ``Results``."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import MaxLen
+from annotated_types import Ge, MaxLen, MinLen
 
-from bifocal.search.hits import Relevance
-from bifocal.search.query import Mode
+from bifocal.search.query import ItemFacts, Mode
+
+Sentence = Annotated[str, MinLen(1)]
+STRICT = {"extra": "forbid"}
+"""Configuration of pydantic: an unknown key is an error."""
 
 
 @dataclass(kw_only=True)
-class Item:
-    """An item of the collection.
+class SearchRequest:
+    """Search by a sentence, by an item, or by both with sentences added and taken away.
 
     Attributes:
-        captions: its sentences.
-        metadata: its values.
-        name: name of the image file without its folder; null if the collection has only features.
-        width, height: pixels of the image after EXIF rotation; 0 if they are unknown.
-        has_image: whether the item has a thumbnail.
+        text: sentence to search by.
+        like: id of an item to search by its image; the item is not a result.
+        plus: sentences whose vectors are added to the query.
+        minus: sentences whose vectors are subtracted.
+        mode: "vectors"; "hybrid" to find items by the words of their captions and metadata as well; "regions" to find
+            items of which one region fits. The last two need text and nothing else to search by.
+        where: condition of each metadata column: a value, a list of values, or {"min": a, "max": b}.
+        group: metadata column; an answer has at most per_group results with the same value.
+        per_group: results of each value of group.
+        k: results of the answer.
+        offset: better results to leave out, such as the results of earlier pages.
     """
 
-    id: str
-    captions: list[str]
-    metadata: dict[str, Any]
-    name: str | None
-    width: int
-    height: int
-    has_image: bool
+    __pydantic_config__: ClassVar[Any] = STRICT
+    text: Sentence | None = None
+    like: Sentence | None = None
+    plus: list[Sentence] = field(default_factory=list)
+    minus: list[Sentence] = field(default_factory=list)
+    mode: Mode = "vectors"
+    where: dict[str, Any] = field(default_factory=dict)
+    group: Sentence | None = None
+    per_group: Annotated[int, Ge(1)] = 1
+    k: Annotated[int, Ge(1)] = 24
+    offset: Annotated[int, Ge(0)] = 0
 
 
 @dataclass(kw_only=True)
-class ItemDetails(Item):
+class BrowseRequest:
+    """Items of the collection without a query, the newest first.
+
+    Attributes:
+        where: see ``SearchRequest``.
+        k: items of the answer.
+        offset: newer items to leave out, such as the items of earlier pages.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    where: dict[str, Any] = field(default_factory=dict)
+    k: Annotated[int, Ge(1)] = 24
+    offset: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(kw_only=True)
+class ExplainRequest:
+    """Heatmaps of a sentence's phrases in an item's image.
+
+    Attributes:
+        id: id of the item.
+        text: sentence, which is split into phrases.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    id: Sentence
+    text: Sentence
+
+
+@dataclass(kw_only=True)
+class Click:
+    """A result that the client chose.
+
+    Attributes:
+        answer: id of the answer to a search.
+        item: id of the item.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    answer: Sentence
+    item: Sentence
+
+
+@dataclass(kw_only=True)
+class ItemDetails(ItemFacts):
     """An item with the size of its image file in bytes; null without a file."""
 
     bytes: int | None
 
 
 @dataclass
-class Page:
+class ItemPage:
     """A page of the collection.
 
     Attributes:
@@ -47,53 +104,9 @@ class Page:
         more: whether a further page has items.
     """
 
-    results: list[Item]
+    results: list[ItemFacts]
     items: int
     more: bool
-
-
-@dataclass(kw_only=True)
-class Result(Item):
-    """One result.
-
-    Attributes:
-        score: the number that sorts the results: the cosine with the query, plus the item's hubness bias if the query
-            is a sentence; in the mode "hybrid", the sum of the reciprocal ranks; in the mode "regions", the score of
-            the best region.
-        probability: probability that the item is relevant; null if uncalibrated, for images, sums and regions.
-        relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the calibration; else
-            "maybe"; null without a probability.
-        box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other modes.
-    """
-
-    score: float
-    probability: float | None
-    relevance: Relevance | None
-    box: tuple[float, float, float, float] | None = None
-
-
-@dataclass
-class Results:
-    """Answer to a search.
-
-    Attributes:
-        results: best first.
-        found: false if there is no result, or if the collection probably has nothing like the sentence: the results are
-            then the closest items. Judged on the first page, for only a sentence in the mode "vectors"; else true.
-        items: number of items that were searched.
-        more: whether a further page has results.
-        model: version of the model and index that answered.
-        unknown: words of the query that the model does not know: the others were searched.
-        answer: id for the route "click"; null unless the clicks of two releases are compared.
-    """
-
-    results: list[Result]
-    found: bool
-    items: int
-    more: bool
-    model: str
-    unknown: list[str]
-    answer: str | None = None
 
 
 @dataclass
@@ -190,7 +203,7 @@ class Information:
 
 
 @dataclass
-class State:
+class ServiceState:
     """Whether the service is alive, or ready to search."""
 
     status: str

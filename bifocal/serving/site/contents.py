@@ -17,10 +17,10 @@ from PIL import Image
 from bifocal.onnx.int8 import quantize_rows
 from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.filters import GROUP_DEPTH, PREFIX
-from bifocal.serving.service.live.description import describe
-from bifocal.serving.service.live.thumbnails import small_picture
+from bifocal.serving.service.description import summarize
+from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.pictures import small_picture
 from bifocal.serving.service.schema import Column
-from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 
 MAX_BYTES = 6_000
@@ -31,32 +31,31 @@ QUALITIES = (75, 50, 35)
 METHOD = 2  # of the encoder: the default takes twice the time and saves 5 %
 
 
-def write_vectors(served: ServedModel, rows: NDArray[np.int64], folder: Path) -> None:
+def write_vectors(model: SearchModel, rows: NDArray[np.int64], folder: Path) -> None:
     """Write the vectors of rows of the index as int8 with a scale each, and their biases, if the index has them."""
-    values, scales = quantize_rows(np.asarray(served.index.vectors[rows], dtype=np.float32))
+    values, scales = quantize_rows(np.asarray(model.index.vectors[rows], dtype=np.float32))
     (folder / "vectors.i8").write_bytes(values.tobytes())
     (folder / "scales.f32").write_bytes(scales.astype("<f4").tobytes())
-    if served.index.bias is not None:
-        (folder / "bias.f32").write_bytes(served.index.bias[rows].astype("<f4").tobytes())
+    if model.index.bias is not None:
+        (folder / "bias.f32").write_bytes(model.index.bias[rows].astype("<f4").tobytes())
 
 
 def write_collection(
-    served: ServedModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path, explains: bool
+    model: SearchModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path, explains: bool
 ) -> None:
     """Write ``collection.json``: model, calibration, captions and metadata of rows of the index.
 
     ``explains`` states whether the copy shows where phrases are.
     """
-    ids = [served.index.ids[row] for row in rows]
-    table, items, calibration = served.index.items.take(rows), served.items, served.index.calibration
-    description = describe(ids, np.arange(len(ids)), items, table)
-    facts = [items.facts(item_id) for item_id in ids]
+    table, calibration = model.index.items.take(rows), model.index.calibration
+    summary = summarize(table, rows, model.items)
+    facts = [model.items.facts(row) for row in rows.tolist()]
     columns = dict.fromkeys(name for fact in facts for name in fact["metadata"])
     content = {
-        "model": served.version.model,
-        "model_hash": served.version.model_hash,
-        "dimension": served.index.description.dimension,
-        "corrected": served.index.bias is not None,
+        "model": model.version.model,
+        "model_hash": model.version.model_hash,
+        "dimension": model.index.description.dimension,
+        "corrected": model.index.bias is not None,
         "calibration": None
         if calibration is None or calibration.names is not None  # the copy would need the vectors of the names
         else asdict(calibration) | {"relevant": calibration.relevant, "depth": DEPTH},
@@ -64,10 +63,10 @@ def write_collection(
         "max_words": Settings.max_words,
         "max_results": Settings.max_results,
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
-        "languages": description.languages,
-        "examples": [example.text for example in description.examples],
-        "columns": [describe_column(column, table[PREFIX + column.name]) for column in description.columns],
-        "ids": ids,
+        "languages": summary.languages,
+        "examples": [example.text for example in summary.examples],
+        "columns": [describe_column(column, table[PREFIX + column.name]) for column in summary.columns],
+        "ids": [fact["id"] for fact in facts],
         "captions": [fact["captions"] for fact in facts],
         "metadata": {name: [_number(fact["metadata"].get(name)) for fact in facts] for name in columns},
         "names": [fact["name"] for fact in facts],

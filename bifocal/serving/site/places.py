@@ -15,7 +15,7 @@ from bifocal.onnx.pointing import PointingHead
 from bifocal.onnx.pointing.phrases import ARTICLES, MAX_PHRASES, SEPARATORS
 from bifocal.onnx.pointing.similarity import CLASSES, PROMPT, SENTENCES, VECTORS
 from bifocal.progress import track
-from bifocal.serving.service.served_model import BLUR
+from bifocal.serving.service.models import BLUR
 from bifocal.serving.site.contents import write_json
 from bifocal.serving.site.sentences import describe_subwords
 

@@ -1,35 +1,38 @@
-"""Writes a static copy."""
+"""Writes a static copy: the page, the text encoder with weights of int8, thumbnails, and the items."""
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from bifocal.durable import new_folder
+from bifocal.onnx.int8 import FLOAT, store_as_int8
 from bifocal.onnx.pointing import PointingHead
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.towers import graph_file
 from bifocal.progress import track
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.models import SearchModel
 from bifocal.serving.site.contents import site_thumbnail, write_collection, write_json, write_vectors
 from bifocal.serving.site.npm import vendored_files
 from bifocal.serving.site.places import write_places
 from bifocal.serving.site.sentences import describe_readers
-from bifocal.serving.site.weights import quantize_weights
 
 GRAPH, READERS, THUMBNAILS, PLACES = "text_encoder.onnx", "readers.json", "thumbnails", "places"
 SENTENCES = 50
 """Captions that compare the graph of int8 with the graph of float32."""
-LEAST_COSINE = 0.99
+MIN_COSINE = 0.99
 MAX_PIXELS = 50_000_000
+RECURRENT = ("GRU", "LSTM", "RNN")
+SMALL = 1024
+"""Numbers of a tensor below which int8 saves too little."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,15 @@ class SiteReport:
     place_bytes: int
 
 
-def write_site(
-    served: ServedModel, onnx: Path, destination: Path, deleted: Collection[str] = (), places: bool = True
-) -> SiteReport:
-    """Write the search page of a served model as a folder for any web server.
+def write_site(model: SearchModel, graphs: Path, destination: Path, places: bool = True) -> SiteReport:
+    """Write the search page of a model as a folder for any web server.
 
     Args:
-        deleted: items that the copy leaves out.
+        graphs: folder of the exported model.
         places: whether the copy shows where phrases are, if the model has a pointing head.
     """
-    readers, vendored = describe_readers(onnx), vendored_files()
-    rows = served.newest[[served.index.ids[row] not in deleted for row in served.newest.tolist()]]
+    readers, vendored = describe_readers(graphs), vendored_files()
+    rows = model.newest()
     if not len(rows):
         raise ValueError("the collection has no images: embed a folder of images first")
     with new_folder(destination) as partial:
@@ -68,18 +69,17 @@ def write_site(
         data = partial / "data" / "new"
         data.mkdir(parents=True)
         write_json(data / READERS, readers)
-        cosine = _write_graph(served, onnx, rows, data / GRAPH)
-        write_vectors(served, rows, data)
-        pictures = _write_thumbnails(served, rows, data / THUMBNAILS)
-        head = served.pointer if places and isinstance(served.pointer, PointingHead) else None
+        cosine = _write_graph(model, graphs, rows, data / GRAPH)
+        write_vectors(model, rows, data)
+        pictures = _write_thumbnails(model, rows, data / THUMBNAILS)
+        head = model.pointer if places and isinstance(model.pointer, PointingHead) else None
         place_bytes = 0
         if head is not None and any(pictures):
             files = [
-                served.items.file(served.index.ids[row]) if known else None
-                for row, known in zip(rows, pictures, strict=True)
+                model.items.file(row) if known else None for row, known in zip(rows.tolist(), pictures, strict=True)
             ]
             place_bytes = write_places(head, files, data / PLACES)
-        write_collection(served, rows, pictures, data, place_bytes > 0)
+        write_collection(model, rows, pictures, data, place_bytes > 0)
         digest = _digest(data)
         data.rename(data.with_name(digest))
         write_json(partial / "site.json", {"data": f"data/{digest}"})
@@ -105,30 +105,28 @@ def _write_page(folder: Path) -> None:
         target.write_text(content, "utf-8")
 
 
-def _write_graph(served: ServedModel, onnx: Path, rows: NDArray[np.int64], file: Path) -> float:
+def _write_graph(model: SearchModel, graphs: Path, rows: NDArray[np.int64], file: Path) -> float:
     """Write the text encoder with weights of int8; return its lowest cosine with the model."""
-    quantize_weights(graph_file(onnx, GRAPH), file)
-    captions = [text for row in rows[: 10 * SENTENCES] for text in served.items.captions(served.index.ids[row])[:1]]
+    quantize_weights(graph_file(graphs, GRAPH), file)
+    captions = [text for row in rows[: 10 * SENTENCES].tolist() for text in model.items.captions(row)[:1]]
     sentences = captions[:SENTENCES]
     if not sentences:
         return 1.0
-    (vectors,) = run_graph(open_session(file), served.embedder.sentences.read(sentences))[:1]
-    expected = served.embed_sentences(sentences)
+    (vectors,) = run_graph(open_session(file), model.embedder.sentences.read(sentences))[:1]
+    expected = model.embedder.embed_sentences(sentences)
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
     cosine = float(((vectors * expected).sum(axis=1) / norms).min())
-    if cosine < LEAST_COSINE:
-        raise ValueError(
-            f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least {LEAST_COSINE}"
-        )
+    if cosine < MIN_COSINE:
+        raise ValueError(f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least {MIN_COSINE}")
     return cosine
 
 
-def _write_thumbnails(served: ServedModel, rows: NDArray[np.int64], folder: Path) -> list[bool]:
+def _write_thumbnails(model: SearchModel, rows: NDArray[np.int64], folder: Path) -> list[bool]:
     """Write a thumbnail per item, named by its number; return whether each image could be read."""
     folder.mkdir()
 
     def write(number: int) -> bool:
-        file = served.items.file(served.index.ids[rows[number]])
+        file = model.items.file(int(rows[number]))
         if file is None:
             return False
         try:
@@ -148,3 +146,24 @@ def _digest(folder: Path) -> str:
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+def quantize_weights(source: Path, file: Path) -> None:
+    """Write a graph with tables and matrices as int8, a scale per row, output or gate; it computes in float32."""
+    model = onnx.load(source)
+    store_as_int8(model.graph, _scaled_axes(model.graph))
+    onnx.save(model, file)
+
+
+def _scaled_axes(graph: onnx.GraphProto) -> dict[str, int]:
+    """Return the large weights, and the axis of each whose indices have a scale of their own."""
+    axes: dict[str, int] = {}
+    for node in graph.node:
+        rows = node.op_type in ("Gather", "Conv") or any(item.name == "transB" and item.i for item in node.attribute)
+        for name in node.input:
+            axes[name] = 0 if rows else 1 if node.op_type in RECURRENT else axes.get(name, -1)
+    return {
+        tensor.name: axes.get(tensor.name, -1) % len(tensor.dims)
+        for tensor in graph.initializer
+        if tensor.data_type == FLOAT and len(tensor.dims) > 1 and np.prod(tensor.dims) >= SMALL
+    }

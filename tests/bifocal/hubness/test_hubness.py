@@ -81,15 +81,15 @@ def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, t
     first = []
     for row, caption in enumerate(captions):
         (hits,) = Search(index).batch(caption.numpy()[None], 60, sentences=True)
-        assert [hit.item_id for hit in hits].index(str(int(image_of_caption[row]))) == int(ranks.better[row])
-        first.append(hits[0].item_id)
+        assert [hit.id for hit in hits].index(str(int(image_of_caption[row]))) == int(ranks.better[row])
+        first.append(hits[0].id)
     scores = images.double() @ captions.double().T + tensors[1].double()  # with biases of captions, in loops
     for row in range(60):
         own = max(float(scores[row, column]) for column in range(120) if image_of_caption[column] == row)
         assert int(caption_ranks.better[row]) == sum(float(value) > own + 1e-7 for value in scores[row])
     without = retrieval_ranks(images, captions, image_of_caption)[1]
     assert ranks.recall(1) > without.recall(1) + 0.1
-    hub = [hits[0].item_id for hits in Search(index).batch(captions.numpy(), 1)].count("0")
+    hub = [hits[0].id for hits in Search(index).batch(captions.numpy(), 1)].count("0")
     assert first.count("0") < 0.8 * hub
 
 

@@ -15,9 +15,9 @@ from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.build import IndexSettings, build_index
+from bifocal.search.index.exact import unit_vectors
 from bifocal.search.index.files import IndexDescription
-from bifocal.search.vectors import unit_vectors
-from bifocal.serving.service.live.items import Items
+from bifocal.search.items import Items
 
 COUNT, D = 400, 16
 GONE = [3, 4, 9, 399]
@@ -136,14 +136,14 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
     assert delete_of_index(tmp_path, *(NAMES[row] for row in GONE)) == pytest.approx(0.01)
     for content in [*secrets, *(f"place-{row:04d}".encode() for row in GONE)]:
         assert found_in(tmp_path, content) == []
-    assert Search(opened).batch(vectors[[3]], 1)[0][0].item_id == NAMES[3]
+    assert Search(opened).batch(vectors[[3]], 1)[0][0].id == NAMES[3]
     after = SearchIndex.open(tmp_path)
     assert after.keywords is not None
     assert [after.keywords.search(f"{row:04d}", 5).tolist() for row in (*GONE, 0)] == [[], [], [], [], [0]]
     hits = Search(after).batch(vectors[:60], 1)
     live = [row for row in range(60) if row not in GONE]
-    assert np.mean([hits[row][0].item_id == NAMES[row] for row in live]) > 0.9
-    assert not {hit.item_id for found in Search(after).batch(vectors[GONE], COUNT) for hit in found} & {
+    assert np.mean([hits[row][0].id == NAMES[row] for row in live]) > 0.9
+    assert not {hit.id for found in Search(after).batch(vectors[GONE], COUNT) for hit in found} & {
         NAMES[r] for r in GONE
     }
 
@@ -167,8 +167,9 @@ def test_a_foreign_collection_deletes_no_file_outside(
     collection = Collection.open(folder)
     with pytest.raises(ValueError, match="not a path inside"):
         collection.image(0)
-    assert Items(collection).file(NAMES[0]) is None
-    assert Items(collection).file(NAMES[1]) == folder / "images" / "1.jpg"
+    items = Items(collection.items, folder / collection.description.root)
+    assert items.file(0) is None
+    assert items.file(1) == folder / "images" / "1.jpg"
     (folder / "images" / "1.jpg").unlink()
     (folder / "images" / "1.jpg").symlink_to(outside)
-    assert Items(collection).file(NAMES[1]) is None
+    assert items.file(1) is None

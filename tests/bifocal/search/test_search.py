@@ -35,7 +35,7 @@ def test_text_search_ranks_images_by_their_cosine(search: Search, pairs: ImageCa
     np.testing.assert_allclose(search.embed(["a red ball with mark0"])[0], captions[0].numpy(), atol=1e-6)
     order = (images @ captions[0]).argsort(descending=True).tolist()
     hits = search("a red ball with mark0", k=3)
-    assert [hit.item_id for hit in hits] == [pairs.image_ids[row] for row in order[:3]]
+    assert [hit.id for hit in hits] == [pairs.image_ids[row] for row in order[:3]]
     assert [hit.row for hit in search("a red ball with mark0", k=2, offset=1)] == order[1:3]
 
 
@@ -44,7 +44,7 @@ def test_image_search_excludes_the_query_and_adds_words(search: Search) -> None:
     name = index.ids[3]
     hits = search(like=name, k=len(index))
     assert len(hits) == len(index) - 1
-    assert name not in {hit.item_id for hit in hits}
+    assert name not in {hit.id for hit in hits}
     cube, sea = search.embed(["a blue cube", "the sea"])
     changed = search(like=name, plus=["a blue cube"], minus=["the sea"], k=4)
     assert changed == Search(index).batch((index.vector(name) + cube - sea)[None], 4, exclude=[name])[0]
@@ -53,4 +53,4 @@ def test_image_search_excludes_the_query_and_adds_words(search: Search) -> None:
 
 def test_explain_adds_an_explanation_to_each_result(search: Search) -> None:
     hits = search("the sea", k=2, explain=lambda item_id, query: (item_id, query.shape))
-    assert [hit.explanation for hit in hits] == [(hit.item_id, (6,)) for hit in hits]
+    assert [hit.explanation for hit in hits] == [(hit.id, (6,)) for hit in hits]

@@ -48,7 +48,7 @@ def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features:
     search = Search(SearchIndex.of([f"image {n}" for n in range(4)], np.eye(4, 5)), embedder)
     explain = Heatmaps(model, features, size=6)
     for number, hit in enumerate(search(vector=np.eye(4, 5)[n], k=1, explain=explain)[0] for n in range(4)):
-        assert hit.item_id == f"image {number}"
+        assert hit.id == f"image {number}"
         expected = torch.zeros(3, 3)
         expected[number // 3, number % 3] = 1
         torch.testing.assert_close(hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
@@ -98,7 +98,7 @@ def test_grounding_search_ranks_images_by_the_scores_of_the_model(
         cells = model.embed_images(features.gather(features.rows(names)))
         scores = model.score(cells, (sentences, words)).cross[:, 0]
     order = scores.argsort(descending=True)[:3].tolist()
-    assert [hit.item_id for hit in hits] == [names[row] for row in order]
+    assert [hit.id for hit in hits] == [names[row] for row in order]
     assert [hit.score for hit in hits] == pytest.approx(scores[order].tolist())
     for hit, row in zip(hits, order, strict=True):
         torch.testing.assert_close(hit.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())

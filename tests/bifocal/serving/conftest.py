@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.search.trained_model import TrainedModel
-from bifocal.serving.service.live.sources import RunSource
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.models import RunSource, SearchModel
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server, running_server
 
@@ -26,6 +25,6 @@ def server(run_folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
-def served(run_folder: Path) -> ServedModel:
+def served(run_folder: Path) -> SearchModel:
     """The model of the run with its collection, loaded once."""
     return RunSource(run_folder).load()

@@ -58,7 +58,7 @@ def test_stage_writes_a_measured_and_calibrated_index(inputs: dict[str, Path], t
     assert index.calibration.error == metrics["calibration_error"]
     caption = read_dataset(inputs["dataset"]).captions.iloc[20]
     hits = Search(index).batch(Embedder(ONNX).embed_sentences([caption["text"]]), 5, sentences=True)[0]
-    assert caption["image_id"] in [hit.item_id for hit in hits]
+    assert caption["image_id"] in [hit.id for hit in hits]
     assert all(hit.probability is not None and 0 < hit.probability < 1 for hit in hits)
 
 

@@ -80,7 +80,7 @@ def test_corrected_search_ranks_as_the_evaluation(subject: Subject, tmp_path: Pa
     for caption, image in zip(embed(subject.model, pairs)[1].numpy(), pairs.image_of_caption.tolist(), strict=True):
         for corrected, places in ranks.items():
             (hits,) = Search(index).batch(caption[None], len(index), sentences=corrected)
-            places.append([hit.item_id for hit in hits if hit.item_id in pool].index(pairs.image_ids[image]))
+            places.append([hit.id for hit in hits if hit.id in pool].index(pairs.image_ids[image]))
     for corrected, folds in ((True, ranked.corrected), (False, ranked.raw)):
         differences = np.subtract(ranks[corrected], folds[0][1].better.numpy())
         # The collection stores vectors as float16: a few images with nearly equal scores change places.

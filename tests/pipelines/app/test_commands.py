@@ -44,9 +44,9 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
     assert model.index.bias is not None
     scores = model.collection.vectors[:].astype(np.float32) @ texts[0] + model.index.bias
     order = np.argsort(-scores)
-    assert [hit.image_id for hit in hits] == [model.collection.ids[row] for row in order[:3]]
+    assert [hit.id for hit in hits] == [model.collection.ids[row] for row in order[:3]]
     assert [hit.score for hit in hits] == pytest.approx(scores[order[:3]].tolist(), abs=1e-5)
-    assert model.search(Path(path), k=1)[0].image_id == model.collection.ids[0]
+    assert model.search(Path(path), k=1)[0].id == model.collection.ids[0]
     location = model.where(path, "red star")
     assert location.heatmap.shape == (96, 96)
     row, column = int(location.point[1] * 96), int(location.point[0] * 96)

@@ -26,7 +26,7 @@ def test_deleted_images_are_in_no_file_of_the_run(tmp_path: Path, command: Comma
     assert f"deleted 3: {len(ids) - 3} items and 3 tombstones are left" in result.output
     for file in (path for path in run.rglob("*") if path.is_file()):
         assert not any(vector in file.read_bytes() for vector in vectors), file
-    assert not {hit.image_id for hit in bifocal.load(run).search("a red star", k=len(ids))} & set(ids[:3])
+    assert not {hit.id for hit in bifocal.load(run).search("a red star", k=len(ids))} & set(ids[:3])
     files = artifacts.read_manifest(folder)["files"]
     assert files == {name: digest for name, digest in artifacts.hash_files(folder).items() if name != "manifest.json"}
     result = command("delete", "--run", run)
@@ -49,6 +49,6 @@ def test_deletions_at_once_are_done_one_after_the_other(tmp_path: Path, command:
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * len(gone)
     collection = Collection.open(run / "artifacts" / "collection")
     assert {collection.ids[row] for row in range(len(collection)) if collection.deleted[row]} == set(gone)
-    assert not {hit.image_id for hit in bifocal.load(run).search("a red star", k=len(collection))} & set(gone)
+    assert not {hit.id for hit in bifocal.load(run).search("a red star", k=len(collection))} & set(gone)
     artifacts.check_files(artifact)
     shutil.rmtree(run)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 import bifocal
 from bifocal.search.collection.collection import Collection
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app import encoders
@@ -73,7 +73,7 @@ def check_run(run: Path, weights: Path, pictures: Path, sentences: list[str]) ->
     np.testing.assert_allclose(np.asarray(collection.vectors)[rows], images, atol=1e-3)  # float16
     served = RunSource(run).load()
     for sentence, text in zip(sentences, texts, strict=True):
-        found = {hit.item_id: hit.score for hit in served.search(sentence, k=4)}
+        found = {hit.id: hit.score for hit in served.search(sentence, k=4)}
         for file, image in zip(files, images, strict=True):
             assert found[file.name] == pytest.approx(float(image @ text), abs=2e-3)
 
@@ -86,7 +86,7 @@ def check_copy(run: Path, folder: Path, browser: Browser, sentences: list[str]) 
         for sentence in sentences:
             query = {"text": sentence, "plus": [], "minus": [], "where": {}, "k": 4, "offset": 0}
             found = {result["id"]: result["score"] for result in page.evaluate(SEARCH, query)["results"]}
-            expected = {hit.item_id: hit.score for hit in served.search(sentence, k=4)}
+            expected = {hit.id: hit.score for hit in served.search(sentence, k=4)}
             assert found == pytest.approx(expected, abs=0.02)  # weights and vectors of int8
 
 

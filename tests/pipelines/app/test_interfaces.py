@@ -143,7 +143,7 @@ def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: Tra
     assert scores == sorted(scores, reverse=True)  # the score that is shown sorts the results
     has_probability = case in SENTENCES or case.get("mode") == "hybrid"
     assert {hit.probability is not None for hit in results} == {has_probability}
-    assert [hit["id"] for hit in answer["results"]] == [hit.image_id for hit in results]
+    assert [hit["id"] for hit in answer["results"]] == [hit.id for hit in results]
     assert [hit["score"] for hit in answer["results"]] == pytest.approx(scores, abs=2e-6)
     for shown, hit in zip(answer["results"], results, strict=True):
         assert shown["probability"] == (None if hit.probability is None else pytest.approx(hit.probability, abs=2e-6))
@@ -190,7 +190,7 @@ def test_the_static_copy_answers_alike(case: dict[str, Any], tab: Page, model: T
     shown = tab.evaluate(SEARCH, every | case)
     options = {name: value for name, value in case.items() if name != "text"}
     results = model.search(case.get("text"), len(model.index), **options)
-    hits = {hit.image_id: hit for hit in results}
+    hits = {hit.id: hit for hit in results}
     found = [result["id"] for result in shown["results"]]
     for result in shown["results"]:
         hit = hits[result["id"]]
@@ -204,6 +204,6 @@ def test_the_static_copy_answers_alike(case: dict[str, Any], tab: Page, model: T
     # Images of nearly the same score may change places.
     assert (np.diff([hits[item_id].score for item_id in found]) < 2 * TOLERANCE).all()
     last = hits[found[-1]].score if len(found) == K else -np.inf
-    assert {hit.image_id for hit in results if hit.score > last + 2 * TOLERANCE} <= set(found)
+    assert {hit.id for hit in results if hit.score > last + 2 * TOLERANCE} <= set(found)
     assert shown["found"] == results.found
     assert shown["unknown"] == results.unknown

@@ -7,9 +7,9 @@ import click
 import numpy as np
 import pytest
 
-from bifocal.search.query import Query
+from bifocal.search.query import EncodedQuery
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from pipelines.app.demo import unpack
 from pipelines.app.serve_sources import RegistrySource, ReleaseSource, open_candidate, open_source
 from tests.bifocal.serving.runs import COLLECTION, write_run
@@ -50,8 +50,8 @@ def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
     assert served.version.model == "bifocal version 2"
     sentence = ["three red stars on a beach"]
     order = np.argsort(-(np.asarray(demo.collection.vectors[:], np.float64) @ demo.encode_text(sentence)[0]))
-    hits = served.search.rank(Query(served.embed_sentences(sentence)[0], sentence[0]), 3)
-    assert [hit.item_id for hit in hits] == [demo.collection.ids[row] for row in order[:3]]
+    hits = served.search.rank(EncodedQuery(served.embedder.embed_sentences(sentence)[0], sentence[0]), 3)
+    assert [hit.id for hit in hits] == [demo.collection.ids[row] for row in order[:3]]
 
 
 def test_a_file_that_differs_from_its_manifest_is_refused(tmp_path: Path, command: Command) -> None:

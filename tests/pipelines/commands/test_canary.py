@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
 from bifocal.serving.canary import services as module
-from bifocal.serving.canary.report import Release, Report
+from bifocal.serving.canary.report import ReleaseIdentity, Report
 from bifocal.serving.canary.services import _addresses, read_reports
 from pipelines.__main__ import main
 from runtime.artifacts import write_json
@@ -78,7 +78,7 @@ def test_counts_of_replicas_that_ended_decide_too(
     assert decisions(versions[1])[0]["promotion.online"] == "wait"
     second = report_of(GOOD, GOOD, 400)  # the process was restarted
     assert "wait: 1900 searches" in run(artifacts, second, more=keep)
-    other = replace(report_of(BAD, BAD, 400), candidate=Release("bifocal version 3", 3, "digest 3"))
+    other = replace(report_of(BAD, BAD, 400), candidate=ReleaseIdentity("bifocal version 3", 3, "digest 3"))
     write_json(tmp_path / "counts" / "other.json", other.to_json())
     looks: list[float] = []
     module = sys.modules["components.cluster.canary.run"]

@@ -105,9 +105,12 @@ def test_a_release_is_logged_once_a_version_has_the_last_one_and_images_are_on_t
         assert words in add_release(run)
         keys.append(source.key())
     assert keys[0] == keys[2] != keys[1]
-    assert source.load().items.file("a-00005") is None
-    file = ReleaseSource(URI, Path("/")).load().items.file("a-00005")
+    missing, file = (
+        model.items.file(model.index.row("a-00005")) for model in (source.load(), ReleaseSource(URI, Path("/")).load())
+    )
+    assert missing is not None
     assert file is not None
+    assert not missing.exists()
     assert file.read_bytes() == Path(str(demo.collection.image(5))).read_bytes()
 
 

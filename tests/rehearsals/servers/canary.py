@@ -14,8 +14,7 @@ import mlflow
 import pytest
 
 from bifocal.search.trained_model import TrainedModel
-from bifocal.serving.canary.counts import Place
-from bifocal.serving.canary.report import RUNNING
+from bifocal.serving.canary.report import RUNNING, ClientBucket
 from components.cluster.canary import run as module
 from components.cluster.canary.spec import VERDICT, CanaryParams
 from runtime.mlflow import get_version_number
@@ -134,7 +133,8 @@ def test_counts_of_two_replicas_and_of_a_killed_one_decide(
     salt = read_digest(get_version_number("bifocal", 2))
     for client, versions in clients.models.items():
         (version,) = versions
-        assert version.startswith(f"bifocal version {2 if Place.of(client, salt).is_within(SHARE) else 1}"), client
+        expected = 2 if ClientBucket.of(client, salt).is_within(SHARE) else 1
+        assert version.startswith(f"bifocal version {expected}"), client
     record = json.loads((tmp_path / "out/decision.json").read_text())
     counted = {arm: sum(record[f"counts_{arm}"]["searches"]) for arm in ("champion", "candidate")}
     assert min(counted.values()) >= SEARCHES

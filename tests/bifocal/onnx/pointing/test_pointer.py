@@ -12,8 +12,8 @@ from bifocal.onnx.pointing import FOLDER, PointingHead, open_pointer
 from bifocal.onnx.pointing.pointer import LocalizerPointer
 from bifocal.search.trained_model import COLLECTION, ONNX, TrainedModel, load
 from bifocal.serving.service.handlers import Handlers
-from bifocal.serving.service.live.deletions import Deletions
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.live import Deletions
+from bifocal.serving.service.models import RunSource
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.schema import PhraseHeatmap
 from bifocal.serving.service.settings import Settings
@@ -58,7 +58,7 @@ def test_the_service_answers_without_a_point(run: Path) -> None:
 
     async def explain() -> list[PhraseHeatmap]:
         await handlers.reloader.refresh()
-        item = next(iter(handlers.generation().served.index))
+        item = next(iter(handlers.loaded().model.index))
         return (await handlers.explain(item, "a red fox and a cat")).phrases
 
     fox, cat = asyncio.run(explain())

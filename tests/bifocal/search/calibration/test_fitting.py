@@ -18,7 +18,7 @@ from bifocal.search.calibration.fitting import (
     calibrate,
     first_results,
 )
-from bifocal.search.vectors import unit_vectors
+from bifocal.search.index.exact import unit_vectors
 
 COUNT, D = 200, 12
 

@@ -8,7 +8,7 @@ import pytest
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, read_names
-from bifocal.search.vectors import unit_vectors
+from bifocal.search.index.exact import unit_vectors
 
 NAMES, SHOWN, ITEMS, D = 120, 60, 300, 128
 

@@ -143,10 +143,10 @@ def test_removed_items_are_not_found(
     changed.write(tmp_path / "changed")
     opened = SearchIndex.open(tmp_path / "changed")
     again = build_index(changed, IndexSettings("exact"), queries)
-    truth = [[(hit.item_id, hit.score) for hit in hits] for hits in Search(again).batch(queries, 10, sentences=True)]
+    truth = [[(hit.id, hit.score) for hit in hits] for hits in Search(again).batch(queries, 10, sentences=True)]
     for index in (changed, opened, compact):
         results = Search(index).batch(queries, 10, sentences=True)
-        found = [[(hit.item_id, hit.score) for hit in hits] for hits in results]
+        found = [[(hit.id, hit.score) for hit in hits] for hits in results]
         assert not {name for hits in found for name, _ in hits} & set(gone)
         recall = sum(len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)) / 600
         assert found == truth if factory == "exact" else recall > 0.85

@@ -62,7 +62,7 @@ def test_search_sorts_all_scores(
         added = bias if corrected else np.zeros(items)
         shown = [score + float(added[row]) for row, score in expected]
         assert [hit.score for hit in hits] == pytest.approx(shown, abs=1e-9)
-        assert [hit.item_id for hit in hits] == [index.ids[row] for row, _ in expected]
+        assert [hit.id for hit in hits] == [index.ids[row] for row, _ in expected]
 
 
 def test_all_finite_halves_become_the_same_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_equal_scores_keep_the_order_of_the_items(block: int, monkeypatch: pytes
     monkeypatch.setattr(exact, "BLOCK", block)
     monkeypatch.setattr(exact, "SPARE", 0)
     index = SearchIndex.of(list("abcdefgh"), np.tile([[1.0, 0.2]], (8, 1)))
-    assert [hit.item_id for hit in Search(index).batch(np.array([[1.0, 0.0]]), 3)[0]] == ["a", "b", "c"]
+    assert [hit.id for hit in Search(index).batch(np.array([[1.0, 0.0]]), 3)[0]] == ["a", "b", "c"]
 
 
 def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_index_shares_the_items_of_its_collection(tmp_path: Path) -> None:
 
 def test_an_empty_collection_finds_nothing(tmp_path: Path) -> None:
     SearchIndex(pa.table({"item_id": pa.array([], pa.string())}), np.zeros((0, 4), np.float16)).write(tmp_path)
-    assert Search(SearchIndex.open(tmp_path)).batch(np.ones((2, 4)), 3) == [[], []]
+    assert [list(found) for found in Search(SearchIndex.open(tmp_path)).batch(np.ones((2, 4)), 3)] == [[], []]
 
 
 def test_index_rejects_what_it_cannot_search() -> None:
@@ -212,7 +212,7 @@ def test_a_filter_applies_before_the_ranking() -> None:
     index = SearchIndex(index.items.append_column("meta.year", pa.array(np.arange(50) % 10)), index.vectors)
     (hits, *_) = Search(index).batch(queries, 50, where={"year": {"min": 8}})
     assert sorted(hit.row for hit in hits) == [row for row in range(50) if row % 10 >= 8]
-    assert hits == [replace(hit) for hit in Search(index).batch(queries[:1], 50)[0] if hit.row % 10 >= 8]
+    assert list(hits) == [replace(hit) for hit in Search(index).batch(queries[:1], 50)[0] if hit.row % 10 >= 8]
 
 
 def test_rows_are_read_from_the_file_that_was_opened(tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bifocal.serving.canary.counts import GROUPS
-from bifocal.serving.canary.report import Release, Report
+from bifocal.serving.canary.report import GROUPS, ReleaseIdentity, Report
 
 GOOD, BAD = {"relevance": 0.8, "nothing": 0.02, "ms": 10.0}, {"relevance": 0.6, "nothing": 0.2, "ms": 10.0}
-RELEASES = [Release(f"bifocal version {number}", number, f"digest {number}") for number in (1, 2)]
+RELEASES = [ReleaseIdentity(f"bifocal version {number}", number, f"digest {number}") for number in (1, 2)]
 
 
 def report_of(champion: dict[str, float], candidate: dict[str, float], searches: int = 3000) -> Report:

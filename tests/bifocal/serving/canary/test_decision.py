@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bifocal.serving.canary.counts import GROUPS
 from bifocal.serving.canary.decision import Rule, decide
-from bifocal.serving.canary.report import Report
+from bifocal.serving.canary.report import GROUPS, Report
 from tests.bifocal.serving.canary.reports import BAD, GOOD, RELEASES, report_of
 
 RULE = Rule(

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from bifocal.serving.canary.counts import EDGES, GROUPS
 from bifocal.serving.canary.intervals import (
     boundary,
     estimate_difference,
     estimate_quantile,
     estimate_ratio,
 )
+from bifocal.serving.canary.report import EDGES, GROUPS
 
 ALPHA, PLANNED, LOOKS = 0.05, 1000.0, 40
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bifocal.serving.canary.counts import EDGES
-from bifocal.serving.canary.report import Report
+from bifocal.serving.canary.report import EDGES, Report
 from tests.bifocal.serving.canary.reports import BAD, GOOD, RELEASES, report_of
 
 

@@ -22,7 +22,7 @@ from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.text.tfidf import TFIDF
 from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.filters import matching_rows
-from bifocal.serving.service.live.description import columns as metadata_columns
+from bifocal.serving.service.description import columns as metadata_columns
 from bifocal.serving.site.contents import describe_column
 from bifocal.serving.site.sentences import NotInBrowsers, describe_readers
 from bifocal.text.transformer.clip_bpe import clip_tokenizer

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.models import SearchModel
 from tests.bifocal.serving.runs import LoadedSource
 
 
 @pytest.fixture(scope="module")
-def source(served: ServedModel) -> LoadedSource:
+def source(served: SearchModel) -> LoadedSource:
     return LoadedSource(served)

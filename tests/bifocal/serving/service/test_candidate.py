@@ -4,36 +4,36 @@ from types import SimpleNamespace
 from typing import Any
 
 from bifocal.serving.service.candidate import Candidate, Comparison
-from bifocal.serving.service.served_model import Version
+from bifocal.serving.service.models import ModelVersion
 
 
-def served(number: int, release: str) -> Any:
-    return SimpleNamespace(version=Version(f"bifocal version {number}, release {release}", "hash", number, release))
+def release(number: int, name: str) -> Any:
+    return SimpleNamespace(version=ModelVersion(f"bifocal version {number}, release {name}", "hash", number, name))
 
 
 def new_comparison() -> Any:
     nothing: Any = SimpleNamespace()
-    champion: Any = SimpleNamespace(generation=SimpleNamespace(served=served(2, "monday")))
-    return Comparison(Candidate(nothing, "canary", 0.1), champion, nothing, nothing)
+    champion: Any = SimpleNamespace(loaded=SimpleNamespace(model=release(2, "monday")))
+    return Comparison(Candidate(nothing, "canary", 0.1), champion, nothing, nothing, nothing)
 
 
 def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
     comparison = new_comparison()
-    first = comparison._report(served(1, "monday"), served(2, "monday"))
+    first = comparison._report(release(1, "monday"), release(2, "monday"))
     first.counts_champion.add_error(3)
-    refreshed = comparison._report(served(1, "tuesday"), served(2, "monday"))
+    refreshed = comparison._report(release(1, "tuesday"), release(2, "monday"))
     assert (refreshed.champion.digest, refreshed.counts_champion.errors.sum()) == ("tuesday", 1)
-    other = comparison._report(served(1, "tuesday"), served(3, "tuesday"))
+    other = comparison._report(release(1, "tuesday"), release(3, "tuesday"))
     assert other.counts_champion.errors.sum() == 0
     assert other.id != refreshed.id
 
 
 def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> None:
     comparison = new_comparison()
-    former = comparison._report(served(1, "monday"), served(2, "monday"))
-    comparison.reloader = SimpleNamespace(generation=None)
+    former = comparison._report(release(1, "monday"), release(2, "monday"))
+    comparison.reloader = SimpleNamespace(loaded=None)
     assert comparison.report is former  # the last counts, after the end of the comparison
-    comparison.reloader = SimpleNamespace(generation=SimpleNamespace(served=served(3, "tuesday")))
+    comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(model=release(3, "tuesday")))
     found = comparison.report
     assert (found.champion.version, found.candidate.version) == (2, 3)
     assert comparison.report is found
@@ -41,7 +41,7 @@ def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> No
 
 def test_the_last_report_stays_when_the_candidate_becomes_the_champion() -> None:
     comparison = new_comparison()
-    last = comparison._report(served(1, "monday"), served(2, "monday"))
-    comparison.reloader = SimpleNamespace(generation=SimpleNamespace(served=served(2, "monday")))
+    last = comparison._report(release(1, "monday"), release(2, "monday"))
+    comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(model=release(2, "monday")))
     assert comparison.report is last  # the champion is 2 already, the alias of the candidate is still read
     assert (last.champion.version, last.candidate.version) == (1, 2)

@@ -1,18 +1,27 @@
-"""Answers: filters, relevance, and no model."""
+"""Answers: modes, filters, groups, relevance, no model, and items that are deleted from the collection on disk."""
 
+import json
 import math
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import DESCRIPTION, ITEMS
 from bifocal.search.index.build import index_of_collection
+from bifocal.search.keywords import Keywords
+from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from bifocal.serving.service.settings import Settings
-from tests.bifocal.serving.runs import COLLECTION, LoadedSource
+from tests.bifocal.serving.runs import COLLECTION, SIDE, LoadedSource, write_run
 from tests.bifocal.serving.service.clients import SEARCH, client
 
 
@@ -70,3 +79,125 @@ def test_without_a_model_it_is_alive_but_not_ready(tmp_path: Path) -> None:
         assert answer.status_code == 503
         assert "see the log" in answer.json()["error"]
         assert str(tmp_path) not in answer.text + opened.get("/readyz").text + opened.get("/v2/health/ready").text
+
+
+QUERY = "three red stars on a beach"
+
+
+@pytest.fixture(scope="module")
+def opened(run_folder: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(RunSource(run_folder), Settings()), base_url="http://localhost") as service:
+        yield service
+
+
+def search(opened: TestClient, **query: Any) -> list[dict]:
+    answer = opened.post("/api/v1/search", json=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["results"]
+
+
+def ids(results: list[dict]) -> list[str]:
+    return [result["id"] for result in results]
+
+
+def test_words_and_vectors_are_fused_by_their_ranks(opened: TestClient, run_folder: Path) -> None:
+    collection = Collection.open(run_folder / COLLECTION)
+    sentence = "even star"  # a word of the metadata, and one of the captions
+    by_vector = [hit["id"] for start in (0, 100, 200) for hit in search(opened, text=sentence, k=100, offset=start)]
+    by_words = [collection.ids[row] for row in Keywords.of(collection.items).search(sentence, 1000)]
+    sums = {item: 1 / (61 + rank) for rank, item in enumerate(by_vector)}
+    for rank, item in enumerate(by_words):
+        sums[item] += 1 / (61 + rank)
+    expected = sorted(sums, key=lambda item: (-sums[item], item))
+    assert expected != by_vector
+    pages = [search(opened, text=sentence, mode="hybrid", k=20, offset=start) for start in (0, 20)]
+    assert [item for page in pages for item in ids(page)] == expected[:40]
+    odd = search(opened, text=sentence, mode="hybrid", where={"parity": "odd"})
+    assert {result["metadata"]["parity"] for result in odd} == {"odd"}
+
+
+def test_words_find_items_below_the_threshold_of_the_vectors(run_folder: Path, tmp_path: Path) -> None:
+    index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
+    index.calibration = Calibration(-40.0, 1.0, 0.0, threshold=0.9, error=0, false_positive_rate=0, recall=1, queries=1)
+    index.write(tmp_path)
+    app = create_app(RunSource(run_folder, index=tmp_path), Settings())
+    with TestClient(app, base_url="http://localhost") as opened:
+        assert not opened.post("/api/v1/search", json={"text": "star"}).json()["found"]
+        found = search(opened, text="odd", mode="hybrid", k=5)
+        assert {result["metadata"]["parity"] for result in found} == {"odd"}
+        assert {result["relevance"] for result in found} == {"maybe"}
+
+
+def test_a_region_comes_back_with_its_box(opened: TestClient, run_folder: Path, demo: TrainedModel) -> None:
+    collection, phrase = Collection.open(run_folder / COLLECTION), demo.encode_text(["a red star"])[0]
+    best: dict[str, tuple[float, list[float]]] = {}
+    for row, item in enumerate(collection.ids):
+        vectors, boxes = collection.regions(row)
+        scores = [float(np.dot(vector.astype(np.float64), phrase)) for vector in vectors]
+        region = max(range(len(scores)), key=scores.__getitem__)
+        best[item] = scores[region], (boxes[region] / SIDE).tolist()
+    expected = sorted(best, key=lambda item: -best[item][0])
+    found = search(opened, text="a red star", mode="regions", k=9, offset=3)
+    assert ids(found) == expected[3:12]
+    for result in found:
+        score, box = best[result["id"]]
+        assert result["score"] == pytest.approx(score, rel=1e-3)
+        assert result["box"] == pytest.approx(box)
+    some = search(opened, text="a red star", mode="regions", where={"number": {"max": 7}}, k=100)
+    assert {result["metadata"]["number"] for result in some} == set(range(8))
+    assert search(opened, text="a red star", k=1)[0]["box"] is None
+
+
+@pytest.mark.parametrize("mode", ["vectors", "hybrid", "regions"])
+def test_results_of_a_group_are_limited_on_all_pages(opened: TestClient, mode: str) -> None:
+    everything = search(opened, text=QUERY, mode=mode, k=100)
+    expected: list[str] = []
+    for parity in ("even", "odd"):
+        expected += [result["id"] for result in everything if result["metadata"]["parity"] == parity][:3]
+    expected.sort(key=ids(everything).index)
+    query = {"text": QUERY, "mode": mode, "group": "parity", "per_group": 3}
+    assert ids(search(opened, **query)) == expected
+    assert ids(search(opened, **query, k=2, offset=3)) == expected[3:5]
+    refused = opened.post("/api/v1/search", json=query | {"group": "party"})
+    assert (refused.status_code, "did you mean 'parity'" in refused.json()["error"]) == (400, True)
+
+
+def test_modes_need_a_sentence_alone_and_a_collection_that_has_them(
+    opened: TestClient, demo: TrainedModel, tmp_path: Path
+) -> None:
+    assert opened.get("/api/v1/info").json()["modes"] == ["vectors", "hybrid", "regions"]
+    for other in ({"like": "test-00003"}, {"plus": ["snow"]}, {"minus": ["snow"]}):
+        refused = opened.post("/api/v1/search", json={"text": "a star", "mode": "hybrid"} | other)
+        assert refused.status_code == 400
+    assert opened.post("/api/v1/search", json={"text": "a star", "mode": "words"}).status_code == 400
+    without = create_app(RunSource(write_run(demo, tmp_path / "run")), Settings())
+    with TestClient(without, base_url="http://localhost") as opened:
+        assert opened.get("/api/v1/info").json()["modes"] == ["vectors", "hybrid"]
+        assert opened.post("/api/v1/search", json={"text": "a star", "mode": "regions"}).status_code == 409
+
+
+def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is_built_again(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    index_of_collection(Collection.open(run_folder / COLLECTION), None).write(tmp_path)
+    former = RunSource(run_folder, index=tmp_path).load()
+    folder = Path(shutil.copytree(run_folder / COLLECTION, tmp_path / "collection"))
+    rows = pq.read_table(folder / ITEMS).to_pandas()
+    first = rows["item_id"] == "test-00011"
+    rows.loc[first, "deleted"] = True
+    rows.loc[first, ["shard", "row"]] = -1
+    schema = pq.read_schema(folder / ITEMS)
+    pq.write_table(type(former.index.items).from_pandas(rows, schema, preserve_index=False), folder / ITEMS)
+    description = json.loads((folder / DESCRIPTION).read_text())
+    (folder / DESCRIPTION).write_text(json.dumps(description | {"items": 255, "deleted": 1}))
+    source = RunSource(run_folder, folder, tmp_path)
+    with TestClient(create_app(source, Settings()), base_url="http://localhost") as opened:
+        assert opened.get("/api/v1/info").json()["items"] == 255
+        for mode in ("vectors", "hybrid", "regions"):
+            pages = [search(opened, text=QUERY, mode=mode, k=100, offset=start) for start in (0, 100, 200)]
+            found = [item for page in pages for item in ids(page)]
+            assert len(found) == 255
+            assert "test-00011" not in found
+        for path in ("item", "thumbnail"):
+            assert opened.get(f"/api/v1/{path}?id=test-00011").status_code == 404
+    assert "test-00011" in former.index

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from bifocal.serving.service.settings import Settings
 
 ADMIN = {"authorization": "Bearer red"}
@@ -98,7 +98,7 @@ def test_every_mode_and_each_part_of_an_answer_is_described(client: TestClient, 
     for mode in modes:
         results = client.post("/api/v1/search", json={"text": "a star", "mode": mode}).json()
         validate(document, {"$ref": "#/components/schemas/Results"}, results)
-        assert set(results["results"][0]) == set(schemas["Result"]["properties"])
+        assert set(results["results"][0]) == set(schemas["SearchHit"]["properties"])
     picture = base64.b64encode(client.get("/api/v1/thumbnail?id=test-00005").content).decode()
     request = {"inputs": [TENSOR | {"name": "image", "data": [picture]}]}
     answer = client.post("/v2/models/bifocal/infer", json=request).json()

@@ -17,8 +17,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, ONNX
-from bifocal.serving.service.live.sources import RunSource
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.models import RunSource, SearchModel
 from bifocal.serving.site.npm import vendored_files
 from bifocal.serving.site.writer import SiteReport, write_site
 
@@ -38,7 +37,7 @@ def required_site_files() -> None:
         pytest.skip(str(error))
 
 
-def write_copy(run: Path, folder: Path) -> tuple[Path, ServedModel, SiteReport]:
+def write_copy(run: Path, folder: Path) -> tuple[Path, SearchModel, SiteReport]:
     """Write an index with biases, a calibration and a removed item, and a static copy with it.
 
     Returns:
@@ -52,7 +51,8 @@ def write_copy(run: Path, folder: Path) -> tuple[Path, ServedModel, SiteReport]:
     index.mkdir()
     SearchIndex(exact.items, exact.vectors, bias, exact.description, None, removed, CALIBRATION).write(index)
     served = RunSource(run, index=index).load()
-    return copy, served, write_site(served, run / ONNX, copy, [DELETED])
+    served.index.remove([DELETED])
+    return copy, served, write_site(served, run / ONNX, copy)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from bifocal.onnx.pointing import FOLDER
 from bifocal.onnx.pointing.head import class_weights, phrase_map, standardize
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.service.served_model import Heatmap, ServedModel
+from bifocal.serving.service.models import Heatmap, SearchModel
 from bifocal.serving.site.places import COMPONENTS, encode_image
 from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
@@ -43,7 +43,7 @@ class Copy:
 
     page: Page
     address: str
-    served: ServedModel
+    served: SearchModel
     folder: Path
     place_bytes: int
 
@@ -77,8 +77,8 @@ def opacity(address: str) -> np.ndarray:
         return np.asarray(image.convert("RGBA"))[:, :, 3] / 255
 
 
-def places(served: ServedModel, item: str, sentence: str) -> list[Heatmap]:
-    file = served.items.file(item)
+def places(served: SearchModel, item: str, sentence: str) -> list[Heatmap]:
+    file = served.items.file(served.index.row(item))
     assert file is not None
     return served.heatmaps(file.read_bytes(), split_phrases(sentence))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.models import SearchModel
 from bifocal.serving.site.writer import SiteReport
 from tests.bifocal.serving.page.steps import add_word, check_input_before_the_scripts, ids, search
 from tests.bifocal.serving.site.static_copy import DELETED, REMOVED, serve_files
@@ -19,13 +19,13 @@ SEARCH = "async query => (await import('./page/api.js')).search(query, null, new
 
 
 @pytest.fixture(scope="module")
-def served(copied: tuple[Path, ServedModel, SiteReport]) -> ServedModel:
+def served(copied: tuple[Path, SearchModel, SiteReport]) -> SearchModel:
     """The served model of the service."""
     return copied[1]
 
 
 @pytest.fixture(scope="module")
-def address(copied: tuple[Path, ServedModel, SiteReport]) -> Iterator[str]:
+def address(copied: tuple[Path, SearchModel, SiteReport]) -> Iterator[str]:
     """Address of the copy; like a project of GitHub Pages, it is in a folder."""
     with serve_files(copied[0].parent) as host:
         yield f"{host}/copy/"
@@ -83,9 +83,9 @@ def test_bad_requests_have_a_reason(tab: Page, query: dict[str, Any], reason: st
     assert re.match(reason, found)
 
 
-def test_the_page_opens_with_the_collection_as_the_service_does(page: Page, served: ServedModel) -> None:
+def test_the_page_opens_with_the_collection_as_the_service_does(page: Page, served: SearchModel) -> None:
     expect(page.locator("#status")).to_have_text("254 images.")
-    left = [served.index.ids[row] for row in served.newest.tolist() if served.index.ids[row] != DELETED]
+    left = [served.index.ids[row] for row in served.newest().tolist()]
     assert ids(page) == left[: len(ids(page))]
     script = "async page => (await import('./page/api.js')).browse(page)"
     found = page.evaluate(script, {"where": {"parity": "odd"}, "k": 100, "offset": 100})
@@ -93,7 +93,7 @@ def test_the_page_opens_with_the_collection_as_the_service_does(page: Page, serv
     assert (found["items"], found["more"]) == (126, False)
 
 
-def test_the_page_searches_filters_and_links(page: Page, served: ServedModel) -> None:
+def test_the_page_searches_filters_and_links(page: Page, served: SearchModel) -> None:
     expect(page.locator("#about")).to_contain_text("254 images. Model: run. The model reads English.")
     expect(page.locator("#choose")).to_be_hidden()
     assert not violations(page)
@@ -146,7 +146,7 @@ def test_further_results_and_a_dropped_image(page: Page) -> None:
 
 
 def test_a_copy_on_a_disk_says_that_it_needs_a_server(
-    browser: Browser, copied: tuple[Path, ServedModel, SiteReport]
+    browser: Browser, copied: tuple[Path, SearchModel, SiteReport]
 ) -> None:
     with browser.new_context() as context:
         page = context.new_page()

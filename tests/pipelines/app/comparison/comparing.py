@@ -9,11 +9,10 @@ from urllib.request import Request, urlopen
 
 import uvicorn
 
-from bifocal.search.hits import SearchHit
-from bifocal.search.query import Query
+from bifocal.search.query import EncodedQuery, Results
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.models import SearchModel
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource
 from tests.bifocal.serving.server import JSON
@@ -58,19 +57,19 @@ class Damaged(CandidateSource):
 
     go = threading.Event()
 
-    def load(self) -> ServedModel:
-        served = super().load()
-        rank = served.search.rank
+    def load(self) -> SearchModel:
+        model = super().load()
+        rank = model.search.rank
 
-        def search(query: Query, k: int, offset: int = 0) -> list[SearchHit]:
+        def search(query: EncodedQuery, k: int, offset: int = 0) -> Results:
             if query.sentence == "a failing star":
                 raise RuntimeError("damaged")
             if query.sentence == "a waiting star":
                 self.go.wait(60)
             return rank(query, k, offset)
 
-        vars(served.search)["rank"] = search
-        return served
+        vars(model.search)["rank"] = search
+        return model
 
 
 @contextmanager

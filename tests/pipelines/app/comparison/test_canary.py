@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bifocal.serving.canary.counts import Place
+from bifocal.serving.canary.report import ClientBucket
 from pipelines.__main__ import main
 from runtime.mlflow import get_version, version_tags
 from tests.bifocal.serving.server import Server
@@ -61,7 +61,7 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
         clicked: Counter[str] = Counter()
         for number, client in enumerate(clients):
             answer = search(address, client, text=sentences[number % len(sentences)])
-            name = "bad" if Place.of(client, digest).position < SHARE else "good"
+            name = "bad" if ClientBucket.of(client, digest).position < SHARE else "good"
             assert answer["model"].startswith(f"bifocal version {2 if name == 'bad' else 1}, release ")
             assert {result["id"].partition("-")[0] for result in answer["results"]} <= {name}
             answers[name].append(answer)

@@ -7,7 +7,7 @@ import mlflow
 import numpy as np
 import pytest
 
-from bifocal.search.query import Query
+from bifocal.search.query import EncodedQuery
 from bifocal.serving.canary.decision import Rule, decide
 from bifocal.serving.canary.report import Report, overlap_at_10
 from bifocal.serving.service.candidate import WAITING
@@ -54,10 +54,8 @@ def check_shadow(sentences: list[str]) -> None:
                 wait(lambda: sum(report()["compared"]) == len(answers))
         overlaps, relevances = [], []
         for text, answer in answers:
-            hits = expected.search.rank(Query(expected.embed_sentences([text])[0], text), 10)
-            overlaps.append(
-                overlap_at_10([result["id"] for result in answer["results"]], [hit.item_id for hit in hits])
-            )
+            hits = expected.search.rank(EncodedQuery(expected.embedder.embed_sentences([text])[0], text), 10)
+            overlaps.append(overlap_at_10([result["id"] for result in answer["results"]], [hit.id for hit in hits]))
             relevances.append(hits[0].probability or 0 if hits else 0)
         metrics = {metric["name"]: metric for metric in report()["metrics"]}
         assert metrics["overlap_at_10"]["comparison"]["value"] == pytest.approx(np.mean(overlaps), abs=1e-6)

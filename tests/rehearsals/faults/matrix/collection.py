@@ -11,10 +11,10 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.build import index_of_collection
+from bifocal.search.index.exact import unit_vectors
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-from bifocal.search.vectors import unit_vectors
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from pipelines.app.delete import delete_command
 from pipelines.app.demo import unpack
 from pipelines.app.index_folder import index_folder

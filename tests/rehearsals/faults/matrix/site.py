@@ -6,7 +6,7 @@ from collections.abc import Collection as Container
 from pathlib import Path
 
 from bifocal.search.trained_model import ONNX
-from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.models import RunSource
 from bifocal.serving.site.writer import write_site
 from pipelines.app.demo import unpack
 

@@ -4,7 +4,7 @@ from collections.abc import Collection as Container
 from pathlib import Path
 from typing import ClassVar
 
-from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live import Deletions
 from runtime import artifacts
 
 

@@ -1,4 +1,4 @@
-"""Description of a collection for clients: languages, metadata, examples."""
+"""Summary of a collection for clients: languages, metadata, examples, and the order of its items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bifocal.datasets.languages import caption_languages
 from bifocal.search.collection.format import DATE as DATE_NAME
 from bifocal.search.collection.format import FOLDER as FOLDER_NAME
 from bifocal.search.filters import PREFIX
-from bifocal.serving.service.live.items import Items
+from bifocal.search.items import Items
 from bifocal.serving.service.schema import Column
 
 FOLDER, DATE = PREFIX + FOLDER_NAME, PREFIX + DATE_NAME
@@ -30,7 +30,7 @@ RARE = 0.05
 """Share of the captions below which a language is not named."""
 
 
-class Example(NamedTuple):
+class ExampleQuery(NamedTuple):
     """Caption of an item, as a query to start with."""
 
     item_id: str
@@ -38,26 +38,26 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Description:
+class CollectionSummary:
     """Columns of metadata and examples of a collection, and captions by item, spread over its rows."""
 
     columns: list[Column]
-    examples: list[Example]
+    examples: list[ExampleQuery]
     captions: Mapping[str, Sequence[str]]
 
     @cached_property
     def languages(self) -> list[str]:
-        """Languages of the captions. The first text of a process takes a second: profiles of languages are read."""
+        """Languages of the captions. The first call takes a second: it loads the profiles of languages."""
         return languages(self.captions)
 
 
-def example_queries(captions: Mapping[str, Sequence[str]]) -> list[Example]:
+def example_queries(captions: Mapping[str, Sequence[str]]) -> list[ExampleQuery]:
     """Return short captions of some items."""
-    found: dict[str, Example] = {}
+    found: dict[str, ExampleQuery] = {}
     for item_id, texts in captions.items():
         if texts and 0 < len(shortest := min(texts, key=len)) <= EXAMPLE_CHARACTERS:
             text = shortest.rstrip(" .")
-            found.setdefault(text, Example(item_id, text))
+            found.setdefault(text, ExampleQuery(item_id, text))
     return [list(found.values())[row] for row in _spread(len(found), EXAMPLES)]
 
 
@@ -95,11 +95,11 @@ def newest_rows(items: pa.Table) -> NDArray[np.int64]:
     return newest
 
 
-def describe(ids: Sequence[str], rows: NDArray[np.int64], items: Items, table: pa.Table) -> Description:
-    """Return the description of a collection."""
-    chosen = sorted(ids[row] for row in rows[_spread(len(rows), SAMPLE)].tolist())
-    captions = {item_id: items.captions(item_id) for item_id in chosen}
-    return Description(columns(table), example_queries(captions), captions)
+def summarize(table: pa.Table, rows: NDArray[np.int64], items: Items) -> CollectionSummary:
+    """Return the summary of the items in some rows of a table."""
+    chosen = {items.facts(row)["id"]: row for row in rows[_spread(len(rows), SAMPLE)].tolist()}
+    captions = {item_id: items.captions(chosen[item_id]) for item_id in sorted(chosen)}
+    return CollectionSummary(columns(table), example_queries(captions), captions)
 
 
 def _spread(count: int, wanted: int) -> list[int]:

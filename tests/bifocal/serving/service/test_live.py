@@ -1,18 +1,28 @@
-"""Model and collection are replaced under load, and the service is killed and started again."""
+"""What changes while requests are answered: the model, under load and kills, batches of sentences, and deletions."""
 
+import asyncio
 import json
+import resource
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bifocal.durable import change
 from bifocal.search.deletion import delete_from_collection
+from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import TrainedModel
+from bifocal.serving.service.live import Deletions, LoadedModel
 from tests.bifocal.serving.runs import COLLECTION, replace_run, write_run
 from tests.bifocal.serving.server import JSON, Server, running_server
 
@@ -159,3 +169,96 @@ def test_after_sigkill_under_load_it_is_ready_again_and_clients_see_connection_e
     assert load.broken > 0
     assert {status for status, _ in load.answers} == {200}
     assert deleted not in [result["id"] for result in server.search(text="a purple cross", k=50)["results"]]
+
+
+def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bifocal.serving.service.live.MAX_SENTENCES", 4)
+    batches: list[list[str]] = []
+
+    def encode(sentences: list[str]) -> np.ndarray:
+        batches.append(list(sentences))
+        if "bad" in sentences:
+            raise ValueError("bad is refused")
+        return np.array([[len(sentence), ord(sentence[0])] for sentence in sentences], float)
+
+    async def answer_all() -> list[object]:
+        model: Any = SimpleNamespace(embedder=SimpleNamespace(embed_sentences=encode))
+        with ThreadPoolExecutor(1) as executor:
+            loaded = LoadedModel(model, executor)
+            requests = [["one"], ["two", "three"], ["bad"], ["one"], ["four", "five", "six"]]
+            return await asyncio.gather(*map(loaded.embed, requests), return_exceptions=True)
+
+    first, second, third, fourth, fifth = asyncio.run(answer_all())
+    assert first.tolist() == fourth.tolist() == [[3, ord("o")]]
+    assert second.tolist() == [[3, ord("t")], [5, ord("t")]]
+    assert fifth.tolist() == [[4, ord("f")], [4, ord("f")], [3, ord("s")]]
+    assert isinstance(third, ValueError)
+    assert ["one", "two", "three", "bad"] in batches  # encoded together before each was encoded by itself
+
+
+def test_deletions_survive_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "deleted.jsonl"
+    Deletions(file).add('a "quoted"\nid')
+    with file.open("a") as opened:
+        opened.write('"cut of')
+    kept = Deletions(file)
+    assert list(kept) == ['a "quoted"\nid']
+    kept.add("second")
+    assert set(Deletions(file)) == {'a "quoted"\nid', "second"}
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Fail to write beyond ``size`` bytes of a file, as on a full disk."""
+    former, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, former[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("free", [0, 1, 5, 8])
+def test_a_failed_deletion_leaves_the_file_as_it_was(tmp_path: Path, free: int) -> None:
+    file = tmp_path / "deleted.jsonl"
+    deletions = Deletions(file)
+    deletions.add("first")
+    before = file.read_bytes()
+    with largest_file(len(before) + free), pytest.raises(OSError, match=r"space|large"):
+        deletions.add("second")
+    assert file.read_bytes() == before
+    assert "second" not in deletions
+    deletions.add("third")
+    assert set(Deletions(file)) == set(deletions) == {"first", "third"}
+
+
+def test_indexes_leave_deleted_items_out_now_and_later() -> None:
+    index, other = (SearchIndex.of([f"{start + row}" for row in range(4)], np.eye(4)) for start in (0, 2))
+    deletions = Deletions()
+    deletions.include(["1", "3", "9"])
+    for applied in (index, other):
+        deletions.apply(applied)
+        deletions.apply(applied)
+    assert (list(index), list(other), len(index), len(other)) == (["0", "2"], ["2", "4", "5"], 2, 3)
+    deletions.add("0")
+    assert ("0" in index, index.allowed().tolist()) == (False, [False, False, True, False])
+    assert not np.any(index.allowed(None, ["2"]))
+    deletions.add("0")
+    assert len(index) == 1
+
+
+def test_two_services_with_one_file_see_the_deletions_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "deleted.jsonl"
+    first, second = Deletions(file), Deletions(file)
+    for number in range(3):
+        first.add(f"first {number}")
+        second.add(f"second {number}")
+    with file.open("a") as opened:
+        opened.write('"cut of')
+    for deletions in (first, second):
+        deletions.read_file()
+        deletions.read_file()
+        assert sorted(deletions) == [f"{name} {number}" for name in ("first", "second") for number in range(3)]

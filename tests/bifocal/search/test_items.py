@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from bifocal.search.collection.collection import Collection
+from bifocal.search.items import Items
 from bifocal.search.trained_model import COLLECTION, TrainedModel
-from bifocal.serving.service.live.items import Items
 from tests.bifocal.serving.runs import write_run
 
 
@@ -18,7 +18,6 @@ def test_numbers_that_json_lacks_are_none(
 ) -> None:
     collection = Collection.open(write_run(demo, tmp_path / "run") / COLLECTION)
     column = pa.array([value] * len(collection), pa.float64())
-    vars(collection)["items"] = collection.items.append_column("meta.price", column)
-    facts = Items(collection).facts(collection.ids[0])
+    facts = Items(collection.items.append_column("meta.price", column)).facts(0)
     assert facts["metadata"]["price"] == shown
     assert json.dumps(facts, allow_nan=False)

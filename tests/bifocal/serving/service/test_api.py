@@ -1,17 +1,23 @@
-"""``bifocal serve`` over a socket: answers equal the library's; deleting, limits, metrics and the log."""
+"""``bifocal serve`` over a socket: answers equal the library's; deleting, limits, bounds of JSON, and the log."""
 
 import base64
 import json
+import time
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
+from starlette.exceptions import HTTPException
 
 from bifocal.onnx.heatmaps import SIDE, HeatmapModel
 from bifocal.search.trained_model import ONNX, TrainedModel
+from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, parse_json
 from tests.bifocal.serving.server import JSON, Server
 
 QUERY = "three red stars on a beach"
@@ -70,7 +76,7 @@ def test_search_by_an_upload_equals_the_library(server: Server, demo: TrainedMod
 
 def test_heatmaps_equal_the_library(server: Server, demo: TrainedModel) -> None:
     hit = demo.search(QUERY, k=1)[0]
-    phrases = server.post("explain", {"id": hit.image_id, "text": QUERY})["phrases"]
+    phrases = server.post("explain", {"id": hit.id, "text": QUERY})["phrases"]
     assert [QUERY[phrase["start"] : phrase["end"]] for phrase in phrases] == ["three red stars", "beach"]
     model = HeatmapModel(demo.directory / ONNX, demo.embedder)
     image = base64.b64encode(hit.path.read_bytes()).decode()
@@ -182,3 +188,38 @@ def test_a_deleted_item_is_in_no_answer_and_stays_deleted(server: Server, demo: 
     assert item not in ids(server.post("browse", {"k": 100}))
     assert server.search(text="ring", k=1)["items"] == 255
     assert server.delete(item) == 404
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\\\[]{},:\n'),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(value=VALUES)
+def test_small_bodies_are_parsed(value: Any) -> None:
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+def test_elements_are_limited_and_characters_of_strings_are_not() -> None:
+    assert parse_json(json.dumps("," * 10**6 + '"' * 10**6).encode()).count(",") == 10**6
+    assert len(parse_json(json.dumps([0] * (MAX_ELEMENTS - 1)).encode())) == MAX_ELEMENTS - 1
+    for body in (json.dumps([0] * (MAX_ELEMENTS + 1)), json.dumps(["\\"] * (2 * MAX_ELEMENTS + 1)), "[" * MAX_ELEMENTS):
+        with pytest.raises(HTTPException) as refusal:
+            parse_json(body.encode())
+        assert refusal.value.status_code == 400
+
+
+def test_levels_are_limited() -> None:
+    assert parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    with pytest.raises(HTTPException, match="levels"):
+        parse_json(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize("piece", [b'"', b'\\"', b"\\", b'"\\\\"', b'"\\', b"a", b"[", b"{", b":"])
+def test_the_time_is_linear(piece: bytes) -> None:
+    start = time.perf_counter()
+    with pytest.raises((HTTPException, ValueError)):
+        parse_json(b'"' + piece * (4_000_000 // len(piece)))
+    assert time.perf_counter() - start < 5

@@ -1,18 +1,33 @@
-"""Routes under ``/api/v1``."""
+"""Routes under ``/api/v1``, and their JSON: bounded before it is parsed, and larger bodies parsed in a thread."""
 
 import json
+import re
+from collections.abc import Callable, Coroutine
+from itertools import accumulate
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from bifocal.search.query import Results, SearchHit
+from bifocal.serving.service.admission import API
 from bifocal.serving.service.handlers import Handlers
-from bifocal.serving.service.live.thumbnails import SIDES
-from bifocal.serving.service.requests import BrowseRequest, Click, ExplainRequest, SearchRequest, Sentence
-from bifocal.serving.service.routes.access import API
-from bifocal.serving.service.routes.json_bodies import JSONRoute
-from bifocal.serving.service.schema import ComparisonState, Explanation, Information, ItemDetails, Page, Results
+from bifocal.serving.service.pictures import SIDES
+from bifocal.serving.service.schema import (
+    BrowseRequest,
+    Click,
+    ComparisonState,
+    ExplainRequest,
+    Explanation,
+    Information,
+    ItemDetails,
+    ItemPage,
+    SearchRequest,
+    Sentence,
+)
 
 CLIENT = "bifocal-client"
 """Header with a random text by which a client is known again; the page makes one for each tab."""
@@ -25,6 +40,57 @@ IMAGE_BODY = {
         "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("image/*", BINARY)},
     }
 }
+
+MAX_ELEMENTS, MAX_DEPTH = 20_000, 16
+"""Values and keys of a body, and levels of its lists and objects."""
+SMALL = 4096
+"""Bytes of a body that is parsed in the event loop: a thread takes longer."""
+# Possessive, and an open string reaches to the end: the time is linear in the length.
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
+BRACKETS = b"[]{}"
+OTHERS = bytes(set(range(256)) - set(BRACKETS))
+
+
+class FailFast:
+    """Annotation of a list: its validation ends at the first error, so errors need no memory."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Return the schema of the list."""
+        return handler(source) | {"fail_fast": True}
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the value of a body; raise 400 for one with too many elements or levels before it is parsed."""
+    # An escaped quote may end a string after an escaped backslash, but each string has one unescaped quote.
+    elements = body.count(b'"') - body.count(b'\\"') if b'"' in body else 0
+    if elements <= 2 * MAX_ELEMENTS:
+        structure = STRING.sub(b"", body)
+        elements = sum(structure.count(sign) for sign in (b",", b":", b"[", b"{"))
+    if elements > MAX_ELEMENTS:
+        raise HTTPException(400, f"the JSON has more than {MAX_ELEMENTS} elements")
+    nesting = accumulate(1 if sign in b"[{" else -1 for sign in structure.translate(None, OTHERS))
+    if max(nesting, default=0) > MAX_DEPTH:
+        raise HTTPException(400, f"the JSON is nested in more than {MAX_DEPTH} levels")
+    return json.loads(body)
+
+
+class _JSONRequest(Request):
+    async def json(self) -> Any:
+        body = await self.body()
+        return parse_json(body) if len(body) <= SMALL else await run_in_threadpool(parse_json, body)
+
+
+class JSONRoute(APIRoute):
+    """Route that parses a JSON body by ``parse_json``, a large one in a thread."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route."""
+        handle = super().get_route_handler()
+
+        async def parsed_in_thread(request: Request) -> Response:
+            return await handle(_JSONRequest(request.scope, request.receive))
+
+        return parsed_in_thread
 
 
 def api_router(handlers: Handlers) -> APIRouter:
@@ -43,17 +109,17 @@ def api_router(handlers: Handlers) -> APIRouter:
     async def search(body: SearchRequest, request: Request) -> Response:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
         found = await handlers.search(body, client=client_of(request))
-        log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
+        log(request, len(found), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
         return written(found)
 
-    @router.post("/browse", response_model=Page)
+    @router.post("/browse", response_model=ItemPage)
     async def browse(body: BrowseRequest, request: Request) -> Response:
         """Return the items of the collection, the newest first."""
         found = await handlers.browse(body, client_of(request))
         log(request, len(found.results))
         return written(found)
 
-    @router.post("/search/image", openapi_extra=IMAGE_BODY)
+    @router.post("/search/image", response_model=Results, openapi_extra=IMAGE_BODY)
     async def search_image(
         request: Request,
         content_type: Annotated[str, Header()] = "",
@@ -64,7 +130,7 @@ def api_router(handlers: Handlers) -> APIRouter:
         per_group: Annotated[int, Query(ge=1)] = 1,
         k: Annotated[int, Query(ge=1)] = 24,
         offset: Annotated[int, Query(ge=0)] = 0,
-    ) -> Results:
+    ) -> Response:
         """Search by the image file in the body; the file is not stored."""
         _check_content_type(content_type)
         query = SearchRequest(
@@ -72,8 +138,8 @@ def api_router(handlers: Handlers) -> APIRouter:
             offset=offset,
         )  # fmt: skip
         found = await handlers.search(query, await request.body(), client_of(request))
-        log(request, len(found.results), plus=query.plus, minus=query.minus)
-        return found
+        log(request, len(found), plus=query.plus, minus=query.minus)
+        return written(found)
 
     @router.post("/explain")
     async def explain(body: ExplainRequest, request: Request) -> Explanation:
@@ -131,10 +197,14 @@ def api_router(handlers: Handlers) -> APIRouter:
     return router
 
 
-def written(found: Results | Page) -> Response:
+def written(found: Results | ItemPage) -> Response:
     """Return an answer as JSON. FastAPI would validate it first, which takes longer than the search."""
-    content = json.dumps(found, default=vars, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    content = json.dumps(found, default=_fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(content, media_type="application/json")
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    return part.to_json() if isinstance(part, Results | SearchHit) else vars(part)
 
 
 def client_of(request: Request) -> str:

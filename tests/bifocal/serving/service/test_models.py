@@ -9,7 +9,7 @@ from PIL import Image
 
 from bifocal.onnx.heatmaps import SIDE
 from bifocal.onnx.pointing.phrases import Phrase
-from bifocal.serving.service.served_model import Heatmap
+from bifocal.serving.service.models import Heatmap
 
 
 def test_the_opacity_of_a_heatmap_is_its_cube_and_its_point_the_peak() -> None:

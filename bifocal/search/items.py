@@ -1,0 +1,64 @@
+"""Captions, metadata and image files of the items of an index."""
+
+import math
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from bifocal.search.collection.format import META, path_inside
+
+CACHED = 4096
+"""Items whose facts stay in memory."""
+
+
+class Items:
+    """Facts and files of the items in the rows of a table.
+
+    Args:
+        table: with the columns of a collection, of which all but ``item_id`` may be missing.
+        folder: of the image files; None if the images are at an address.
+    """
+
+    def __init__(self, table: pa.Table, folder: Path | None = None) -> None:
+        self._columns, self._folder = {name: table[name] for name in table.column_names}, folder
+        self._has_files = folder is not None and folder.is_dir()
+        self._metadata = {name.removeprefix(META): name for name in table.column_names if name.startswith(META)}
+        self.facts = lru_cache(CACHED)(self._facts)
+
+    def captions(self, row: int) -> list[str]:
+        """Return the sentences of an item."""
+        return self._value("captions", row) or []
+
+    def file(self, row: int) -> Path | None:
+        """Return the file of an item's image; None at an address, or for a path out of the folder."""
+        name = self._value("image", row)
+        if name is None or self._folder is None:
+            return None
+        try:
+            return path_inside(self._folder, name)
+        except ValueError:
+            return None
+
+    def _facts(self, row: int) -> dict[str, Any]:
+        """Return the fields of ``ItemFacts``."""
+        image: str | None = self._value("image", row)
+        return {
+            "id": self._value("item_id", row), "captions": self.captions(row),
+            "metadata": {name: _json(self._value(column, row)) for name, column in self._metadata.items()},
+            "name": None if image is None else PurePosixPath(image).name,
+            "width": self._value("width", row) or 0, "height": self._value("height", row) or 0,
+            "has_image": self._has_files and image is not None,
+        }  # fmt: skip
+
+    def _value(self, name: str, row: int) -> Any:
+        column = self._columns.get(name)
+        return None if column is None else column[row].as_py()
+
+
+def _json(value: Any) -> Any:
+    """Return a value as JSON has it: times are texts, and a number that is not finite is None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, bool | int | float | str | None) else str(value)

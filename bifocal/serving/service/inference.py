@@ -1,0 +1,347 @@
+"""Routes under ``/v2``: the Open Inference Protocol of KServe, which embeds sentences and images.
+
+A binary tensor is the data behind a JSON header.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Coroutine, MutableMapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, MaxLen, MinLen
+from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
+from starlette.exceptions import HTTPException
+
+from bifocal.onnx.limits import chunks
+from bifocal.onnx.pixels import DecodedImage
+from bifocal.serving.service.admission import INFERENCE
+from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute, parse_json
+from bifocal.serving.service.handlers import Handlers
+from bifocal.serving.service.models import SearchModel
+
+MODEL = "bifocal"
+TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
+SENTENCES, IMAGES = 64, 8
+"""Sentences and image files that are embedded at once."""
+HEADER = "inference-header-content-length"
+JSON_TYPE = (b"content-type", b"application/json")
+
+
+@dataclass
+class Tensor:
+    """Description of an input or output; -1 is any size."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+@dataclass
+class ServerMetadata:
+    """Name and version of the API."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+@dataclass
+class ModelMetadata:
+    """Inputs and outputs of the model; a version is the SHA-256 of the exported model."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    parameters: dict[str, int]  # limits of a request; 0 means no limit
+
+
+@dataclass
+class Live:
+    """Whether the process answers."""
+
+    live: bool
+
+
+@dataclass
+class Ready:
+    """Whether the service has a model."""
+
+    ready: bool
+
+
+@dataclass
+class ModelReady:
+    """Whether the model is loaded."""
+
+    name: str
+    ready: bool
+
+
+@dataclass(kw_only=True)
+class InferenceInput:
+    """Sentences, or image files in base64.
+
+    Attributes:
+        name: "text" or "image".
+        shape: [n] or [n, 1].
+        datatype: "BYTES".
+        data: n strings; of shape [n, 1], also n lists of one string.
+    """
+
+    name: str
+    shape: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), MaxLen(2)]
+    datatype: str
+    data: Annotated[list[str], FailFast()] | Annotated[list[Annotated[list[str], FailFast()]], FailFast()]
+
+
+@dataclass(kw_only=True)
+class InferenceRequest:
+    """Request of the protocol with one input; other keys are ignored."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    inputs: Annotated[list[InferenceInput], MinLen(1), FailFast()]
+    outputs: Annotated[list[dict[str, Any]], FailFast()] = field(default_factory=list)
+
+
+@dataclass
+class InferenceOutput:
+    """Embeddings (n, d), row by row."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[float]
+
+
+@dataclass
+class InferenceResponse:
+    """Answer of the protocol, with the ``id`` of the request."""
+
+    model_name: str
+    model_version: str
+    outputs: list[InferenceOutput]
+    id: str | None = None
+
+
+def read_binary(body: bytes, length: str, rows: int) -> dict[str, Any]:
+    """Return the request of a body whose inputs of datatype BYTES are binary, each string after its length.
+
+    Args:
+        length: bytes of the JSON at the start of the body, as its header says.
+        rows: most strings of a request; 0 means no limit.
+
+    Raises:
+        HTTPException: 400, the body has another form.
+    """
+    if not length.isdigit() or int(length) > len(body):
+        raise HTTPException(400, f"the header {HEADER} is not a length within the body")
+    request, start = parse_json(body[: int(length)]), int(length)
+    inputs = request.get("inputs") if isinstance(request, dict) else None
+    for given in inputs if isinstance(inputs, list) else []:
+        size = given.get("parameters", {}).get("binary_data_size") if isinstance(given, dict) else None
+        if size is None:
+            continue
+        if not isinstance(size, int) or not 0 <= size <= len(body) - start:
+            raise HTTPException(400, "binary_data_size is not a size within the body")
+        given["data"] = _binary_strings(body[start : start + size], rows)
+        start += size
+    if start != len(body):
+        raise HTTPException(400, "the body has more bytes than its header and its binary inputs")
+    return request  # type: ignore[no-any-return]
+
+
+def _binary_strings(data: bytes, rows: int) -> list[str]:
+    found, start = list[str](), 0
+    while start < len(data):
+        if rows and len(found) > rows:
+            break  # the check of the rows refuses it
+        if start + 4 > len(data):
+            raise HTTPException(400, "a binary string has no length")
+        (length,) = struct.unpack_from("<I", data, start)
+        if start + 4 + length > len(data):
+            raise HTTPException(400, "a binary string is longer than its input")
+        try:
+            found.append(data[start + 4 : start + 4 + length].decode())
+        except UnicodeDecodeError as error:
+            raise HTTPException(400, "a binary string is not UTF-8") from error
+        start += 4 + length
+    return found
+
+
+def binary_response(answer: dict[str, Any], vectors: NDArray[np.float32]) -> Response:
+    """Return an answer whose only output is binary."""
+    (output,) = answer["outputs"]
+    data = np.ascontiguousarray(vectors, "<f4").tobytes()
+    described = {key: value for key, value in output.items() if key != "data"}
+    text = json.dumps({**answer, "outputs": [{**described, "parameters": {"binary_data_size": len(data)}}]}).encode()
+    return Response(text + data, media_type="application/octet-stream", headers={HEADER: str(len(text))})
+
+
+class InferenceRoute(JSONRoute):
+    """Route that also reads bodies without a Content-Type, and binary inputs."""
+
+    rows = 0
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route."""
+        handle = super().get_route_handler()
+
+        async def converted(request: Request) -> Response:
+            scope: MutableMapping[str, Any] = request.scope
+            length, body = request.headers.get(HEADER), await request.body()
+            if length is not None:
+                body = json.dumps(read_binary(body, length, self.rows)).encode()
+            others = [entry for entry in scope["headers"] if entry[0] not in (b"content-type", b"content-length")]
+            if length is not None or "content-type" not in request.headers:
+                scope = {**scope, "headers": [*others, JSON_TYPE, (b"content-length", str(len(body)).encode())]}
+
+            async def receive() -> dict[str, Any]:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            return await handle(Request(scope, receive))
+
+        return converted
+
+
+def inference_router(handlers: Handlers) -> APIRouter:
+    """Return the routes; probes of health need no key."""
+
+    class Route(InferenceRoute):
+        rows = handlers.settings.limits.rows
+
+    router = APIRouter(prefix=INFERENCE, route_class=Route)
+
+    @router.get("/health/live")
+    async def live() -> Live:
+        """Return 200 while the process answers."""
+        return Live(True)
+
+    @router.get("/health/ready")
+    async def ready() -> Ready:
+        """Return 200 once a model is loaded, else 503."""
+        handlers.loaded()
+        return Ready(True)
+
+    def find(model: str, version: str | None = None) -> SearchModel:
+        if model != MODEL:
+            raise HTTPException(404, f"there is no such model; this service has {MODEL}")
+        found = handlers.loaded().model
+        if version not in (None, found.version.model_hash):
+            raise HTTPException(404, f"there is no such version; this service has {found.version.model_hash}")
+        return found
+
+    @router.get("/", include_in_schema=False)  # the protocol's OpenAPI has this path, its text the other
+    @router.get("")
+    async def server() -> ServerMetadata:
+        """Return name and version of the server."""
+        return ServerMetadata(MODEL, "1", ["binary_tensor_data"])
+
+    @router.get("/models/{model}")
+    async def metadata(model: str) -> ModelMetadata:
+        """Return inputs and outputs of the model."""
+        return described(find(model))
+
+    @router.get("/models/{model}/versions/{version}")
+    async def metadata_of_version(model: str, version: str) -> ModelMetadata:
+        """Return inputs and outputs of a version."""
+        return described(find(model, version))
+
+    def described(found: SearchModel) -> ModelMetadata:
+        names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
+        inputs = [Tensor(name, "BYTES", [-1]) for name in names]
+        output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
+        limits = {
+            "max_elements": MAX_ELEMENTS, "max_depth": MAX_DEPTH, "max_rows": handlers.settings.limits.rows,
+            "max_body_bytes": handlers.settings.limits.image_bytes,
+        }  # fmt: skip
+        return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits)
+
+    @router.get("/models/{model}/ready")
+    async def model_ready(model: str) -> ModelReady:
+        """Return 200 once the model is loaded, else 503."""
+        find(model)
+        return ModelReady(MODEL, True)
+
+    @router.get("/models/{model}/versions/{version}/ready")
+    async def version_ready(model: str, version: str) -> ModelReady:
+        """Return 200 if this version is loaded."""
+        find(model, version)
+        return ModelReady(MODEL, True)
+
+    @router.post("/models/{model}/infer", response_model_exclude_none=True)
+    async def infer(model: str, body: InferenceRequest) -> InferenceResponse:
+        """Return the embeddings of sentences, or of image files in base64."""
+        return await embeddings(find(model), body)
+
+    @router.post("/models/{model}/versions/{version}/infer", response_model_exclude_none=True)
+    async def infer_by_version(model: str, version: str, body: InferenceRequest) -> InferenceResponse:
+        """Return the embeddings by a version."""
+        return await embeddings(find(model, version), body)
+
+    async def embeddings(found: SearchModel, body: InferenceRequest) -> InferenceResponse:
+        binary = _is_binary(body)
+        strings, limits = _strings(body), handlers.settings.limits
+        await handlers.run(limits.check_rows, len(strings))
+        if body.inputs[0].name == TEXT:
+            handlers.check_sentences(strings)
+            parts = [await handlers.run(found.embedder.embed_sentences, part) for part in chunks(strings, SENTENCES)]
+        else:
+            if not found.accepts_images:
+                raise HTTPException(409, "this model reads published features, not image files: send text")
+            parts, total = [], 0
+            for part in chunks(list(enumerate(strings)), IMAGES):
+                pixels = []
+                for row, string in part:
+                    decoded = await _decode(handlers, found, row, string)
+                    total += decoded.width * decoded.height
+                    await handlers.run(limits.check_pixels, total, row)
+                    pixels.append(decoded.pixels)
+                parts.append(await handlers.run(found.embedder.embed_pixels, pixels))
+        vectors = np.concatenate(parts).astype(np.float32)
+        data = [] if binary else vectors.ravel().tolist()
+        output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", data)
+        answer = InferenceResponse(MODEL, found.version.model_hash, [output], body.id)
+        if binary:
+            given = {key: value for key, value in asdict(answer).items() if value is not None}
+            return binary_response(given, vectors)  # type: ignore[return-value]
+        return answer
+
+    return router
+
+
+async def _decode(handlers: Handlers, model: SearchModel, row: int, string: str) -> DecodedImage:
+    try:
+        file = await handlers.run(handlers.settings.limits.read_file, string)
+        return await handlers.decode(model, file)
+    except HTTPException as error:
+        raise HTTPException(error.status_code, f"row {row}: {error.detail}") from error
+
+
+def _is_binary(body: InferenceRequest) -> bool:
+    """Return whether the client asks for a binary output; raise 400 for an unknown output."""
+    for output in body.outputs:
+        if output.get("name") != OUTPUT:
+            raise HTTPException(400, f"there is no output {output.get('name')!r}; this model has {OUTPUT}")
+    everywhere = body.parameters.get("binary_data_output", False)
+    wanted = [(output.get("parameters") or {}).get("binary_data", everywhere) for output in body.outputs]
+    return bool(wanted[0] if wanted else everywhere)
+
+
+def _strings(body: InferenceRequest) -> list[str]:
+    """Return the strings of the only input; raise 400 for another request."""
+    if len(body.inputs) != 1 or body.inputs[0].name not in (TEXT, IMAGE):
+        raise HTTPException(400, f"expected one input, {TEXT} or {IMAGE}")
+    given = body.inputs[0]
+    data = [value for row in given.data for value in ([row] if isinstance(row, str) else row)]
+    shaped = given.shape[1:] in ([], [1]) and given.shape[0] == len(data) == len(given.data)
+    if given.datatype != "BYTES" or not shaped:
+        raise HTTPException(400, f"{given.name}: expected n strings of datatype BYTES and shape [n] or [n, 1]")
+    if not data:
+        raise HTTPException(400, f"{given.name} is empty")
+    return data

@@ -1,0 +1,242 @@
+"""What changes while requests are answered: the model in use, sentences that wait for it, and deleted items."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
+
+from numpy.typing import NDArray
+
+from bifocal.durable import append_line
+from bifocal.search.index.index import SearchIndex
+
+if TYPE_CHECKING:
+    from bifocal.serving.service.models import SearchModel
+
+logger = logging.getLogger(__name__)
+WARM_UP = "a dog"
+FAILED = "the newest model or index could not be loaded: see the log of the service"
+"""Reason for probes, which need no key: errors may have addresses with passwords, and paths."""
+MAX_SENTENCES = 64
+"""Sentences of different requests that are encoded together."""
+
+
+class Deletions:
+    """Ids of deleted items, kept in a file of one JSON string per line, to which other processes may add.
+
+    The indexes in use leave the items out: everybody else asks the index.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file, self._lock, self._size = file, threading.Lock(), 0
+        self._ids: dict[str, None] = {}  # in the order of the deletions
+        self._indexes: WeakSet[SearchIndex] = WeakSet()
+        self.read_file()
+
+    def __contains__(self, item_id: object) -> bool:
+        """Return whether an item is deleted."""
+        return item_id in self._ids
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids."""
+        return iter(list(self._ids))
+
+    def apply(self, index: SearchIndex) -> None:
+        """Remove the deleted items from an index, at once and from now on."""
+        with self._lock:
+            self._indexes.add(index)
+            index.remove(self._ids)
+
+    def read_file(self) -> None:
+        """Read the deletions of other processes: lines of the file since the last call."""
+        try:
+            size = 0 if self._file is None else self._file.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size == self._size or self._file is None:
+            return
+        with self._lock:
+            if size < self._size:  # cut back after a full disk, or another file
+                self._size = 0
+            with self._file.open("rb") as file:
+                file.seek(self._size)
+                content = file.read()
+            # A line without an end is being written, or was when its process was killed.
+            complete = content[: content.rfind(b"\n") + 1]
+            self._size += len(complete)
+        self.include(read_ids(content.decode("utf-8", "replace"))[0])
+
+    def add(self, item_id: str) -> None:
+        """Delete an item; it stays deleted after a crash."""
+        if self._file is not None:
+            append_line(self._file, json.dumps(item_id))
+        self.include([item_id])
+
+    def include(self, item_ids: Iterable[str]) -> None:
+        """Note that items are deleted."""
+        with self._lock:
+            new = [item_id for item_id in item_ids if item_id not in self._ids]
+            self._ids.update(dict.fromkeys(new))
+            for index in self._indexes:
+                index.remove(new)
+
+
+def read_ids(text: str) -> tuple[list[str], list[str]]:
+    """Return the ids in lines of JSON strings, and the lines that a killed process or a full disk has cut.
+
+    >>> read_ids('"a"\\n\\n"b c"\\n"to')
+    (['a', 'b c'], ['"to'])
+    """
+    ids, incomplete = list[str](), list[str]()
+    for line in text.split("\n"):
+        try:
+            value = json.loads(line) if line.strip() else None
+        except ValueError:
+            value = None
+        if isinstance(value, str):
+            ids.append(value)
+        elif line.strip():
+            incomplete.append(line)
+    return ids, incomplete
+
+
+class LoadedModel:
+    """A model in memory with its threads; a request keeps the one that it started with.
+
+    Requests that arrive while sentences are encoded form the next batch: one run of the text encoder for all of them.
+    """
+
+    def __init__(self, model: "SearchModel", executor: Executor) -> None:
+        self.model, self.executor = model, executor
+        self._waiting: list[tuple[list[str], asyncio.Future[NDArray[Any]]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def embed(self, sentences: Sequence[str]) -> NDArray[Any]:
+        """Return the vectors (B, d) of the B sentences of a request."""
+        future: asyncio.Future[NDArray[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((list(sentences), future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch = self._take()
+            try:
+                await self._answer(batch)
+            except Exception:  # one request may be the cause: encode each by itself
+                for entry in batch:
+                    try:
+                        await self._answer([entry])
+                    except Exception as error:
+                        if not entry[1].done():
+                            entry[1].set_exception(error)
+        self._task = None
+
+    def _take(self) -> list[tuple[list[str], asyncio.Future[NDArray[Any]]]]:
+        count = total = 0
+        for sentences, _ in self._waiting:
+            total += len(sentences)
+            if count and total > MAX_SENTENCES:
+                break
+            count += 1
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        return batch
+
+    async def _answer(self, batch: Sequence[tuple[list[str], asyncio.Future[NDArray[Any]]]]) -> None:
+        different = list(dict.fromkeys(sentence for sentences, _ in batch for sentence in sentences))
+        vectors = await asyncio.get_running_loop().run_in_executor(
+            self.executor, self.model.embedder.embed_sentences, different
+        )
+        row = {sentence: number for number, sentence in enumerate(different)}
+        for sentences, future in batch:
+            if not future.done():  # the client may have gone
+                future.set_result(vectors[[row[sentence] for sentence in sentences]])
+
+
+class NoModel(Exception):
+    """The source offers no model now; the message is the reason."""
+
+
+class ModelSource(Protocol):
+    """Where models and indexes come from: a run folder, or a registry."""
+
+    @property
+    def reversible(self) -> bool:
+        """Whether a previous key may come back: the previous model then stays loaded."""
+
+    def key(self) -> str:
+        """Return a text that changes with the model or the index, or raise ``NoModel``; called every few seconds."""
+
+    def load(self) -> "SearchModel":
+        """Return the model with its index."""
+
+
+class Reloader:
+    """The model in use; a reversible source keeps the previous one in memory, to roll back without loading."""
+
+    def __init__(
+        self, source: ModelSource, executor: Executor, deletions: Deletions, on_swap: Callable[["SearchModel"], None]
+    ) -> None:
+        self.source, self.executor, self.deletions, self.on_swap = source, executor, deletions, on_swap
+        self.loaded: LoadedModel | None = None
+        self.failure: str | None = None  # why the newest model or index is not in use
+        self._logged: str | None = None  # error that is in the log
+        self._key: str | None = None
+        self._previous: tuple[str, LoadedModel] | None = None
+
+    async def refresh(self) -> None:
+        """Load model and index if one of them has changed; if that fails, the present ones stay in use."""
+        loop = asyncio.get_running_loop()
+        try:
+            key = await loop.run_in_executor(None, self.source.key)
+            if key == self._key:
+                self.failure = self._logged = None
+                return
+            if self._previous is not None and self._previous[0] == key:
+                loaded = self._previous[1]
+            else:
+                loaded = LoadedModel(await loop.run_in_executor(None, self._load, key), self.executor)
+        except NoModel as reason:
+            if self.failure != str(reason):
+                logger.info("no model in use", extra={"fields": {"reason": str(reason)}})
+            self.loaded = self._key = self._previous = None
+            self.failure = str(reason)
+            return
+        except Exception as error:  # any damage of the files: report it, and go on with the loaded model
+            if self._logged != str(error):
+                logger.error("model or index not loaded", extra={"fields": {"reason": str(error)}})
+            self._logged, self.failure = str(error), FAILED
+            return
+        if self.source.reversible and self._key is not None and self.loaded is not None:
+            self._previous = self._key, self.loaded
+        self._key, self.failure, self._logged, self.loaded = key, None, None, loaded
+        model = loaded.model
+        self.on_swap(model)
+        asyncio.get_running_loop().run_in_executor(None, lambda: model.summary.languages)  # before the page asks
+        logger.info("model in use", extra={"fields": {"model": model.version.model, "items": len(model.index)}})
+
+    def _load(self, key: str) -> "SearchModel":
+        model = self.source.load()
+        if self.source.key() != key:
+            raise RuntimeError("model or index were replaced while they were loaded: trying again")
+        model.embedder.embed_sentences([WARM_UP])
+        self.deletions.apply(model.index)
+        assert model.summary is not None  # computed before the first request asks
+        return model
+
+    async def watch(self, seconds: float) -> None:
+        """Refresh every ``seconds`` until the task is canceled."""
+        while True:
+            await asyncio.sleep(seconds)
+            await self.refresh()
+
+    async def follow(self, seconds: float) -> None:
+        """Load the model without waiting for it elsewhere, and ``watch``."""
+        await self.refresh()
+        await self.watch(seconds)

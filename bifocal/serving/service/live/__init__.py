@@ -1,1 +1,0 @@
-"""The model in use: where it is loaded from, its items, and its replacement while requests are answered."""

@@ -1,1 +1,0 @@
-"""HTTP routes, and the checks in front of them."""
