@@ -39,8 +39,8 @@ test-slow: setup
 # Alertmanager, tritonclient, kserve. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
 # names the tests that were left out, with the missing package. S3 is moto's server in all tests.
 test-real: setup $(VENV)/clients
-	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/routes/test_inference.py \
-	  tests/bifocal/serving/service/routes/test_kserve.py \
+	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/test_inference.py \
+	  tests/bifocal/serving/service/test_kserve.py \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
 
 # kserve pins other versions, so it has an environment of its own. Without a package index, the tests of the clients are skipped.

@@ -11,7 +11,7 @@ from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, INVALID_PARAMETER_VALUE
 from bifocal.onnx import pyfunc
 
 
-class ServedModel:
+class PyfuncErrors:
     """A model whose errors are MLflow's: status 400 for a wrong input, else 500."""
 
     def __init__(self, model: pyfunc.Servable) -> None:
@@ -28,6 +28,6 @@ class ServedModel:
             raise MlflowException("the model failed: see the log of the server", error_code=INTERNAL_ERROR) from error
 
 
-def _load_pyfunc(data_path: str) -> ServedModel:
+def _load_pyfunc(data_path: str) -> PyfuncErrors:
     """Load a model; MLflow calls this function by its name, so the model is not a pickle."""
-    return ServedModel(pyfunc._load_pyfunc(data_path))
+    return PyfuncErrors(pyfunc._load_pyfunc(data_path))

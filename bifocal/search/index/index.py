@@ -185,7 +185,7 @@ class SearchIndex:
         """
         if not where and not exclude and not self.removed.any():
             return None
-        allowed = matching_rows(self.items, where or {}) & self._kept
+        allowed: Array = matching_rows(self.items, where or {}) & self._kept
         allowed[[self.row(item_id) for item_id in exclude]] = False
         return allowed
 

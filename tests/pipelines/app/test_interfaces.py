@@ -20,7 +20,7 @@ from bifocal.search import Results
 from bifocal.search.calibration.calibration import Calibration, Level
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
-from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel
+from bifocal.search.trained_model import COLLECTION, INDEX, TrainedModel
 from pipelines.app import bifocal as commands
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server
@@ -112,7 +112,7 @@ def command(*arguments: object) -> str:
     return done.output
 
 
-def in_python(model: TrainedModel, case: dict[str, Any]) -> Results[ImageHit]:
+def in_python(model: TrainedModel, case: dict[str, Any]) -> Results:
     options = {name: value for name, value in case.items() if name not in ("text", "image")}
     return model.search(case["text"] if "text" in case else image_file(model, case["image"]), K, **options)
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from bifocal.onnx.pyfunc import open_model
 from bifocal.search.trained_model import ONNX, TrainedModel
-from runtime.mlflow.served_model import ServedModel
+from runtime.mlflow.served_model import PyfuncErrors
 from runtime.mlflow.spark import embedding_of
 
 
@@ -21,7 +21,7 @@ def photograph(value: int) -> bytes:
 
 
 def test_broken_images_are_rows_with_a_reason(demo: TrainedModel) -> None:
-    model = ServedModel(open_model(demo.directory / ONNX))
+    model = PyfuncErrors(open_model(demo.directory / ONNX))
     images = [photograph(0), photograph(50)[:-40], photograph(100), None, photograph(200)]
     batch = pa.RecordBatch.from_pydict({"key": list(range(5)), "image": pa.array(images, pa.binary())})
     (found,) = embedding_of(lambda: model, ["image"], ["key"])(iter([batch]))
@@ -35,7 +35,7 @@ def test_broken_images_are_rows_with_a_reason(demo: TrainedModel) -> None:
 
 
 def test_a_batch_of_broken_rows_only_has_no_embedding(demo: TrainedModel) -> None:
-    model = ServedModel(open_model(demo.directory / ONNX))
+    model = PyfuncErrors(open_model(demo.directory / ONNX))
     batch = pa.RecordBatch.from_pydict({"image": pa.array([b"no image", b""], pa.binary())})
     (found,) = embedding_of(lambda: model, ["image"], [])(iter([batch]))
     assert found.column("embedding").null_count == 2
