@@ -156,8 +156,8 @@ class Results(Sequence[SearchHit]):
         return self.results[place]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that the service sends."""
-        public = dict(vars(self))
+        """Return the fields that the service sends, with those of the results."""
+        public = vars(self) | {"results": [hit.to_json() for hit in self.results]}
         del public["relevance"]
         return public
 

@@ -176,15 +176,16 @@ class Search:
         _check_page(k, offset)
         if query.mode != "vectors" and query.sentence is None:
             raise ValueError(f"the mode {query.mode} needs text, and nothing else to search by")
-        allowed, count = self.index.allowed(query.where, query.exclude), offset + k + 1  # one more: is there a page?
+        items, allowed = len(self.index), self.index.allowed(query.where, query.exclude)
+        count = offset + k + 1  # one more says whether there is a further page
         if query.group is None:
-            return self._results(self._rank(query, count, allowed), query, k, offset)
+            return self._results(self._rank(query, count, allowed), query, k, offset, items)
         groups, asked = metadata_column(self.index.items, query.group), 4 * count
         while True:
             ranking = self._rank(query, min(asked, GROUP_DEPTH), allowed)
             kept = limit_groups(groups.take(ranking.rows).to_pylist(), query.per_group)
             if len(kept) >= count or len(ranking.rows) < asked:
-                return self._results(ranking.take(kept), query, k, offset)
+                return self._results(ranking.take(kept), query, k, offset, items)
             asked *= 4
 
     def batch(
@@ -205,9 +206,10 @@ class Search:
             exclude: ids of items to leave out.
         """
         _check_page(k, offset)
-        rankings = self._nearest(vectors, offset + k, self.index.allowed(where, exclude), sentences)
+        items, allowed = len(self.index), self.index.allowed(where, exclude)
         query = EncodedQuery(np.zeros(0), "" if sentences else None)
-        return [self._results(ranking, query, k, offset) for ranking in rankings]
+        rankings = self._nearest(vectors, offset + k, allowed, sentences)
+        return [self._results(ranking, query, k, offset, items) for ranking in rankings]
 
     def _rank(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         if query.mode == "hybrid":
@@ -222,8 +224,8 @@ class Search:
         index, calibration = self.index, self.index.calibration if sentences else None
         queries = unit_vectors(vectors, index.description.dimension)
         count = count if calibration is None else max(count, DEPTH)
-        rows, found = index.nearest(queries, count, allowed, corrected=sentences)
         total = len(index) if allowed is None else int(np.count_nonzero(allowed))
+        rows, found = index.nearest(queries, count, allowed, corrected=sentences)
         if calibration is None:
             return [Ranking(row, score, total=total) for row, score in zip(rows, found, strict=True)]
         references = calibration.references(queries)
@@ -259,7 +261,7 @@ class Search:
         found = np.array([self.index.row(self.collection.ids[hit.row]) for hit in hits], dtype=np.int64)
         return Ranking(found, np.array([hit.score for hit in hits]), boxes=[hit.box for hit in hits])
 
-    def _results(self, ranking: Ranking, query: EncodedQuery, k: int, offset: int) -> Results:
+    def _results(self, ranking: Ranking, query: EncodedQuery, k: int, offset: int, items: int) -> Results:
         """Return the results ``offset`` to ``offset + k`` of a ranking."""
         calibration, page = self.index.calibration, slice(offset, offset + k)
         rows, found = ranking.rows[page].tolist(), ranking.scores[page].tolist()
@@ -278,7 +280,7 @@ class Search:
         more = max(ranking.total, len(ranking.rows)) > offset + k
         judged = query.sentence is not None and query.mode == "vectors" and calibration is not None
         is_found = not judged or offset > 0 or ranking.found
-        results = Results(hits, is_found, len(self.index), more, "", list(query.unknown))
+        results = Results(hits, is_found, items, more, "", list(query.unknown))
         if judged:
             results.relevance = (hits[0].probability if hits else None) or 0.0
         return results

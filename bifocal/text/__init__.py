@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
-from bifocal.onnx.text.vocabulary import Vocabulary, tokenize
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, Vocabulary, tokenize
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:

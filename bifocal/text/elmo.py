@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
-from bifocal.onnx.text.vocabulary import SYMBOLS, spell_sentences
+from bifocal.onnx.text.captions import SYMBOLS, spell_sentences
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 

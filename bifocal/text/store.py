@@ -14,8 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from bifocal.onnx.text.captions import DTYPES, Array, EncodedCaptions, TextFormat, pad_captions
-from bifocal.onnx.text.vocabulary import Vocabulary
+from bifocal.onnx.text.captions import DTYPES, Array, EncodedCaptions, TextFormat, Vocabulary, pad_captions
 from bifocal.onnx.text.word_vectors import WordVectors
 from bifocal.text.transformer.folder import NETWORK, TransformerFolder
 

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.text.captions import ignored_arguments
-from bifocal.onnx.text.vocabulary import Vocabulary, tokenize
+from bifocal.onnx.text.captions import Vocabulary, ignored_arguments, tokenize
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
 
 Vector = NDArray[np.float32]

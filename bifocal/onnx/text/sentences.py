@@ -10,9 +10,8 @@ import onnxruntime
 
 from bifocal.onnx.files import read_json
 from bifocal.onnx.sessions import Array, open_session, run_graph
-from bifocal.onnx.text.captions import NumpyVectorizer
+from bifocal.onnx.text.captions import MAX_TOKENS, UNKNOWN, NumpyVectorizer, Vocabulary, spell_sentences, tokenize
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
-from bifocal.onnx.text.vocabulary import MAX_TOKENS, UNKNOWN, Vocabulary, spell_sentences, tokenize
 from bifocal.onnx.towers import TowerTokens, is_towers
 
 ELMO = "elmo.onnx"

@@ -10,10 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from bifocal.onnx.text.captions import EncodedCaptions, NumpyVectorizer, TextFormat, ignored_arguments
+from bifocal.onnx.text.captions import (
+    MAX_TOKENS,
+    EncodedCaptions,
+    NumpyVectorizer,
+    TextFormat,
+    Vocabulary,
+    ignored_arguments,
+    tokenize,
+)
 from bifocal.onnx.text.pretrained_word_vectors import frequent_words, read_word_vectors
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
-from bifocal.onnx.text.vocabulary import MAX_TOKENS, Vocabulary, tokenize
 
 SIF = 1e-4
 """Coefficient a of the weights a / (a + p): Arora et al., ICLR 2017, section 3."""

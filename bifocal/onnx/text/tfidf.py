@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from snowballstemmer import algorithms, stemmer
 
-from bifocal.onnx.text.captions import EncodedCaptions, NumpyVectorizer, TextFormat, ignored_arguments
-from bifocal.onnx.text.vocabulary import MAX_TOKENS, tokenize
+from bifocal.onnx.text.captions import (
+    MAX_TOKENS,
+    EncodedCaptions,
+    NumpyVectorizer,
+    TextFormat,
+    ignored_arguments,
+    tokenize,
+)
 
 TERMS, WEIGHTS = "terms.json", "idf.safetensors"
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments, tokenize
 from bifocal.onnx.text.pretrained_word_vectors import PretrainedWordVectors
-from bifocal.onnx.text.vocabulary import tokenize
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
 
 

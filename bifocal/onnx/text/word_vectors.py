@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from bifocal.onnx.text.captions import EncodedCaptions, NumpyVectorizer, TextFormat
-from bifocal.onnx.text.vocabulary import Vocabulary
+from bifocal.onnx.text.captions import EncodedCaptions, NumpyVectorizer, TextFormat, Vocabulary
 
 VECTORS = "word_vectors.safetensors"
 

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from bifocal.search.query import Results, SearchHit
+from bifocal.search.query import Results
 from bifocal.serving.service.admission import API
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.pictures import SIDES
@@ -109,7 +109,7 @@ def api_router(handlers: Handlers) -> APIRouter:
     async def search(body: SearchRequest, request: Request) -> Response:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
         found = await handlers.search(body, client=client_of(request))
-        log(request, len(found), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
+        log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
         return written(found)
 
     @router.post("/browse", response_model=ItemPage)
@@ -138,7 +138,7 @@ def api_router(handlers: Handlers) -> APIRouter:
             offset=offset,
         )  # fmt: skip
         found = await handlers.search(query, await request.body(), client_of(request))
-        log(request, len(found), plus=query.plus, minus=query.minus)
+        log(request, len(found.results), plus=query.plus, minus=query.minus)
         return written(found)
 
     @router.post("/explain")
@@ -199,12 +199,9 @@ def api_router(handlers: Handlers) -> APIRouter:
 
 def written(found: Results | ItemPage) -> Response:
     """Return an answer as JSON. FastAPI would validate it first, which takes longer than the search."""
-    content = json.dumps(found, default=_fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    answer = found.to_json() if isinstance(found, Results) else found
+    content = json.dumps(answer, default=vars, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(content, media_type="application/json")
-
-
-def _fields(part: Any) -> dict[str, Any]:
-    return part.to_json() if isinstance(part, Results | SearchHit) else vars(part)
 
 
 def client_of(request: Request) -> str:

@@ -77,7 +77,7 @@ class Handlers:
             results = await self.find(loaded, request, upload)
         else:
             results = await self.comparison.find(loaded, request, upload, client)
-        self.metrics.results.observe(len(results))
+        self.metrics.results.observe(len(results.results))
         self.metrics.nothing_found.inc(request.offset == 0 and not results.found)
         return results
 
@@ -92,11 +92,10 @@ class Handlers:
         search, index = loaded.model.search, loaded.model.index
         self.deletions.read_file()
         query = await self._query(loaded, request, upload)
-        items = len(index)
-        small = query.mode == "vectors" and query.group is None and items * query.vector.size <= SMALL
+        small = query.mode == "vectors" and query.group is None and index.description.count * query.vector.size <= SMALL
         executor = None if small and not in_thread else loaded.executor
         results = await compute(executor, search.rank, query, request.k, request.offset)
-        if len(index) < items:  # deleted in the meantime
+        if len(index) < results.items:  # deleted in the meantime
             results.results = [hit for hit in results if hit.id in index]
             results.found, results.items = results.found and len(results) > 0, len(index)
         results.more = results.more and request.offset + request.k < self.settings.max_depth

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bifocal.onnx.text.captions import Vocabulary
 from bifocal.onnx.text.sentences import open_readers
 from bifocal.onnx.text.tokenizer import TOKENIZER
-from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.onnx.towers import TowerTokens, is_towers
 
 Description = dict[str, Any]

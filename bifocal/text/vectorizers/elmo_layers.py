@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
-from bifocal.onnx.text.vocabulary import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.onnx.text.captions import MAX_TOKENS, UNKNOWN, EncodedCaptions, TextFormat, ignored_arguments, tokenize
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo import FILTERS, Elmo, ElmoOptions
 

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, embedding
 
-from bifocal.onnx.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE
+from bifocal.onnx.text.captions import BEGIN_SENTENCE, END_SENTENCE
 from bifocal.text.elmo import Elmo
 from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs

@@ -9,8 +9,8 @@ import pytest
 
 from bifocal.monitoring.arrivals import Arrivals
 from bifocal.monitoring.observations import Count, Observer, sample, unknown_words
+from bifocal.onnx.text.captions import Vocabulary
 from bifocal.onnx.text.sentences import SentenceReader
-from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.index.build import index_of_collection
 from tests.bifocal.small_collection import write_collection

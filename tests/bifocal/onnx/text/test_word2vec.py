@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from bifocal.onnx.text.captions import MAX_TOKENS
 from bifocal.onnx.text.sentences import open_readers
-from bifocal.onnx.text.vocabulary import MAX_TOKENS
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import MeanWordVectors, Word2Vec
 from bifocal.text.vectorizers.base import load_vectorizer, save_vectorizer, write_text

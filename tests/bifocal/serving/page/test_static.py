@@ -18,9 +18,9 @@ from snowballstemmer import stemmer
 from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from bifocal.onnx.text.captions import Vocabulary
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.text.tfidf import TFIDF
-from bifocal.onnx.text.vocabulary import Vocabulary
 from bifocal.search.filters import matching_rows
 from bifocal.serving.service.description import columns as metadata_columns
 from bifocal.serving.site.contents import describe_column
