@@ -26,6 +26,10 @@ from bifocal.training.validators import KS, Recall, model_ranks, recall_metrics
 
 MEMBER_SEED = 1009
 """Difference of the seeds of two members, so that runs with neighboring seeds share no member."""
+BLENDS = tuple(step / 10 for step in range(11))
+"""Candidates of the weight of residual heads; 0 gives the model without its heads."""
+BANK_SIZE = 4096
+"""Captions, and images, of a bank: at d = 1024 the file has 16 MB."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,6 @@ def train_members(
     return TrainedMembers(joined, history, {"best_epoch": results[0].best["epoch"]} | metrics)
 
 
-BLENDS = tuple(step / 10 for step in range(11))
-"""Candidates. Weight 0 gives the model without its heads."""
-
-
 def choose_blend(model: nn.Module, inputs: TrainingInputs, seed: int = 0) -> dict[str, float]:
     """Set the weight of all residual heads to the candidate of the highest recall sum on "val", or to 0 without a gain.
 
@@ -135,10 +135,6 @@ def set_blend(model: nn.Module, blend: float) -> None:
     for module in model.modules():
         if isinstance(module, ResidualMap):
             module.blend.fill_(blend)
-
-
-BANK_SIZE = 4096
-"""Captions, and images, of a bank: at d = 1024 the file has 16 MB."""
 
 
 def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: int) -> HubnessBank | None:

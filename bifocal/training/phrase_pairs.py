@@ -20,6 +20,10 @@ from bifocal.text.vectorizers.base import FittedVectorizer
 
 TOLERANCE = 1e-3
 """Maximum difference of the coordinates of a phrase's box and of a stored ground-truth box, relative to the image."""
+IMAGES = 16
+"""Images whose boxes are embedded at once."""
+MAX_WAITING = 4_000_000
+"""Hard boxes, of all phrases, that wait for the next draw: bounds the memory."""
 
 
 class PhraseBoxPairs:
@@ -139,12 +143,6 @@ def draw_per_group(groups: Tensor, keys: Tensor, maximum: int) -> Tensor:
     _, counts = groups[order].unique_consecutive(return_counts=True)
     number = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
     return order[number < maximum]
-
-
-IMAGES = 16
-"""Images whose boxes are embedded at once."""
-MAX_WAITING = 4_000_000
-"""Hard boxes, of all phrases, that wait for the next draw: bounds the memory."""
 
 
 class ImageScores(NamedTuple):

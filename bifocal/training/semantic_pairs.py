@@ -11,6 +11,9 @@ from bifocal.metrics.ranking.semantic_relevance import sum_by_image
 from bifocal.models.batch import BATCH, Batch, DualEncoder, ImageCaptionPairs, embed_images, embed_texts
 from bifocal.text import TextBatch
 
+BLOCK = 256
+"""Images whose texts are compared with all others at once."""
+
 
 class SemanticPairs:
     """Images with one text each: the l2-normalized sum of the vectors of their captions, a sparse matrix.
@@ -69,10 +72,6 @@ class SemanticPairs:
     def embed_texts(self, model: DualEncoder, images: Tensor) -> Tensor:
         """Return the embeddings (n, d) of the texts of these images; leave the model in evaluation mode."""
         return embed_texts(model, (self.texts(rows) for rows in images.split(BATCH)))
-
-
-BLOCK = 256
-"""Images whose texts are compared with all others at once."""
 
 
 def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:

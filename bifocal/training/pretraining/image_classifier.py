@@ -22,6 +22,11 @@ from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.schedules import Cosine
 
+EVALUATION_BATCH_SIZE = 32
+PixelExtractor = Pixels | ImageFiles
+Examples = tuple[list[Tensor], Tensor]
+"""B images (3, H, W) uint8 and their targets (B, K)."""
+
 
 @dataclass(frozen=True)
 class ClassificationImages:
@@ -61,12 +66,6 @@ def class_folders(root: Path, names: Sequence[str] | None = None) -> Classificat
         raise ValueError(f"{root} has no folders of images: expected one folder per class, as in ImageNet")
     targets = np.eye(len(classes), dtype=np.float32)[[classes.index(name) for _, name in files]]
     return ClassificationImages([path for path, _ in files], classes, targets, exclusive=True)
-
-
-EVALUATION_BATCH_SIZE = 32
-PixelExtractor = Pixels | ImageFiles
-Examples = tuple[list[Tensor], Tensor]
-"""B images (3, H, W) uint8 and their targets (B, K)."""
 
 
 def pretrain_classifier(
