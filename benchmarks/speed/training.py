@@ -32,7 +32,7 @@ from bifocal.training import FitOptions, TrainingPhase, fit
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.checkpoints import save_checkpoint
-from bifocal.training.validators import RecallValidator
+from bifocal.training.validators import model_ranks, recall_metrics
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
@@ -113,7 +113,7 @@ def main(steps: int, folder: Path) -> None:
         model,
         TrainingPhase(CaptionBatches(), loss, epochs=1, learning_rate=0.001),
         PreparedBatches(train, lambda epoch: sampler(epoch)[:steps]),
-        RecallValidator(validation),
+        lambda model: recall_metrics(model_ranks(model, validation)),
         checkpoints=folder / "checkpoints",
         options=FitOptions(checkpoint_every_seconds=CHECKPOINT_EVERY_SECONDS),
     )

@@ -33,7 +33,7 @@ from bifocal.training.optimizers import (
 )
 from bifocal.training.precision import Precision
 from bifocal.training.schedules import Constant, Schedule
-from bifocal.training.validators import Validation, Validator
+from bifocal.training.validators import Validate, Validation
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def fit(
     model: nn.Module,
     phase: TrainingPhase,
     batches: PreparedBatches,
-    validator: Validator,
+    validate: Validate,
     *,
     checkpoints: Path,
     augment: Sequence[Augment] = (),
@@ -102,7 +102,7 @@ def fit(
 ) -> list[Row]:
     """Train ``model`` in place, load the weights of its best epoch, and return the history, one row per epoch.
 
-    ``batches``, ``validator`` and ``augment`` are those of the phase, prepared. Resume, SIGTERM and history are as in
+    ``batches``, ``validate`` and ``augment`` are those of the phase, prepared. Resume, SIGTERM and history are as in
     ``run_epochs``. If ``torch.distributed`` is initialized, its processes share every batch, and only rank 0 writes;
     this needs a ``TwoTower``.
     """
@@ -120,7 +120,7 @@ def fit(
     built = build_optimizer(options.optimizer, groups, phase.learning_rate)
     state = RunState(checkpoints, modules, built, model if ema is None else ema.module)
     history = run_epochs(
-        _EmbeddingTask(state, model, phase, batches, validator, augment, ema, options, seed),
+        _EmbeddingTask(state, model, phase, batches, validate, augment, ema, options, seed),
         state,
         epochs=phase.epochs,
         learning_rate=phase.learning_rate,
@@ -152,14 +152,14 @@ class _EmbeddingTask(TrainingTask[Batch]):
     model: nn.Module
     phase: TrainingPhase
     prepared: PreparedBatches
-    validator: Validator
+    validation: Validate
     augment: Sequence[Augment]
     ema: AveragedModel | None
     options: FitOptions
     seed: int
 
     def __post_init__(self) -> None:
-        self.monitor = self.validator.monitor
+        self.monitor = self.phase.validation.monitor
         self.shown = ("caption_retrieval.R@1", "image_retrieval.R@1", self.monitor)
         self.parameters = [*self.model.parameters(), *self.phase.loss.parameters()]
         self.world, self.device = self.state.world, self.parameters[0].device
@@ -197,7 +197,7 @@ class _EmbeddingTask(TrainingTask[Batch]):
             self.ema.update_parameters(self.model)
 
     def validate(self) -> dict[str, float]:
-        return self.validator(self.state.eval_model) | learned_values(self.phase.loss)
+        return self.validation(self.state.eval_model) | learned_values(self.phase.loss)
 
     def size(self, batch: Batch) -> int:
         return len(batch.image_ids)
@@ -249,18 +249,18 @@ def train_phases(
     result: TrainingResult | None = None
     if initialized:
         start = {"epoch": 0, **World.current().broadcast_from_main(lambda: validators[0](model))}
-        history.append(_numbered(start, 0, first_epoch, validators[0].monitor))
-        result = TrainingResult(history, history[0], validators[0].monitor)
+        history.append(_numbered(start, 0, first_epoch, phases[0].validation.monitor))
+        result = TrainingResult(history, history[0], phases[0].validation.monitor)
     trained, chosen_by = first_epoch, phases[0].validation
     with TemporaryDirectory() if checkpoints is None else nullcontext(checkpoints) as folder:
-        for index, (phase, batches, augment, validator) in enumerate(
+        for index, (phase, batches, augment, validate) in enumerate(
             zip(phases, prepared, augments, validators, strict=True)
         ):
-            previous_score, monitor = -inf, validator.monitor
+            previous_score, monitor = -inf, phase.validation.monitor
             if result is not None:
                 # The same metric on other images is another metric.
                 comparable = phase.validation == chosen_by
-                metrics = result.best if comparable else World.current().broadcast_from_main(partial(validator, model))
+                metrics = result.best if comparable else World.current().broadcast_from_main(partial(validate, model))
                 previous_score = _score(metrics, monitor)
             previous_weights = copy.deepcopy(model.state_dict())
             numbered = partial(_numbered, phase=index, first_epoch=trained, monitor=monitor)
@@ -268,7 +268,7 @@ def train_phases(
                 model,
                 phase,
                 batches,
-                validator,
+                validate,
                 checkpoints=Path(folder) / f"phase-{index}",
                 augment=augment,
                 options=options,

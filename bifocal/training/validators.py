@@ -1,17 +1,15 @@
 """Validators: the metric on the split "val" that chooses the epoch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore
 from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
 from bifocal.metrics import Ranks, area_under, choose_queries, retrieval_ranks, semantic_curves, summarize
@@ -19,7 +17,7 @@ from bifocal.metrics.ranking.semantic_relevance import relevance
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed, is_dual_encoder
 from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
 from bifocal.registry import CheckedByConstruction
-from bifocal.text.vectorizers.base import CachedVectorizer, FittedVectorizer
+from bifocal.text.vectorizers.base import CachedVectorizer
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs, embed_phrases, image_scores
 from bifocal.training.precision import Precision, embedding_cast
@@ -28,29 +26,21 @@ from bifocal.training.semantic_pairs import SemanticPairs
 __all__ = ["Phrases", "Pointing", "Recall", "Semantic"]
 KS = (1, 5, 10)
 RS = (8, 16, 32, 64, 128)
-
-
-class Validator(Protocol):
-    """Metrics of a model on the validation split; the best epoch has the highest value of ``monitor``."""
-
-    @property
-    def monitor(self) -> str:
-        """Name of the metric that chooses the epoch; higher is better."""
-        ...
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return the metrics, in percent; leave the model in evaluation mode."""
-        ...
+Validate = Callable[[nn.Module], dict[str, float]]
+"""Returns the metrics of a model, in percent, on the validation split; leaves the model in evaluation mode."""
 
 
 class Validation(CheckedByConstruction, ABC):
-    """Choice of the validation metric, ``monitor``: base class of ``bifocal.training.validators``."""
+    """Choice of the validation metric, ``monitor``, whose highest value is best.
+
+    Base class of ``bifocal.training.validators``.
+    """
 
     monitor: ClassVar[str]
 
     @abstractmethod
-    def prepare(self, inputs: TrainingInputs) -> Validator:
-        """Return the validator of the split "val"."""
+    def prepare(self, inputs: TrainingInputs) -> Validate:
+        """Return the function that validates a model on the split "val"."""
 
 
 @runtime_checkable
@@ -77,20 +67,9 @@ class Recall(Validation):
         if self.images is not None and self.images < 2:
             raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
 
-    def prepare(self, inputs: TrainingInputs) -> "RecallValidator":
-        return RecallValidator(inputs.captions("val", self.images), inputs.precision)
-
-
-@dataclass(frozen=True)
-class RecallValidator:
-    """R@1, R@5, R@10 of caption and image retrieval, in percent, and their sum ``recall_sum``."""
-
-    monitor: ClassVar[str] = Recall.monitor
-    pairs: ImageCaptionPairs
-    precision: Precision = "float32"
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        return recall_metrics(model_ranks(model, self.pairs, self.precision))
+    def prepare(self, inputs: TrainingInputs) -> Validate:
+        pairs = inputs.captions("val", self.images)
+        return lambda model: recall_metrics(model_ranks(model, pairs, inputs.precision))
 
 
 def model_ranks(model: nn.Module, pairs: ImageCaptionPairs, precision: Precision = "float32") -> tuple[Ranks, Ranks]:
@@ -109,7 +88,7 @@ def model_ranks(model: nn.Module, pairs: ImageCaptionPairs, precision: Precision
 
 
 def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
-    """Return the metrics of ``RecallValidator`` for the ranks of ``model_ranks``."""
+    """Return R@1, R@5, R@10 of both directions, in percent, and their sum, for the ranks of ``model_ranks``."""
     report = summarize(ranks, KS)
     metrics = {f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in KS}
     return metrics | {"recall_sum": sum(metrics.values())}
@@ -117,27 +96,22 @@ def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Phrases(Validation):
-    """R@1 of phrases with boxes: see ``PhraseValidator``."""
+    """R@1 of phrases: how often the best proposal of an image is correct for a phrase; each counts once per image."""
 
     monitor: ClassVar[str] = "phrase_R@1"
 
-    def prepare(self, inputs: TrainingInputs) -> "PhraseValidator":
-        return PhraseValidator(inputs.phrases("val"))
+    def prepare(self, inputs: TrainingInputs) -> Validate:
+        return partial(phrase_recall, inputs.phrases("val"))
 
 
-@dataclass(frozen=True)
-class PhraseValidator:
-    """R@1 of phrases: how often the best proposal of an image is correct for a phrase; each counts once per image."""
-
-    monitor: ClassVar[str] = Phrases.monitor
-    pairs: PhraseBoxPairs
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        encoder = dual_encoder(model)
-        hits = []
-        for image in image_scores(encoder, self.pairs, embed_phrases(encoder, self.pairs)):
-            hits.append(self.pairs.overlaps(image.phrases, image.boxes[image.scores.argmax(dim=1)]))
-        return {self.monitor: 100 * torch.cat(hits).double().mean().item()}
+def phrase_recall(pairs: PhraseBoxPairs, model: nn.Module) -> dict[str, float]:
+    """Return the metric of ``Phrases``."""
+    encoder = dual_encoder(model)
+    hits = [
+        pairs.overlaps(image.phrases, image.boxes[image.scores.argmax(dim=1)])
+        for image in image_scores(encoder, pairs, embed_phrases(encoder, pairs))
+    ]
+    return {Phrases.monitor: 100 * torch.cat(hits).double().mean().item()}
 
 
 @dataclass(frozen=True)
@@ -161,7 +135,7 @@ class Pointing(Validation):
         if self.phrases is not None and self.phrases < 1:
             raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
 
-    def prepare(self, inputs: TrainingInputs) -> "PointingValidator":
+    def prepare(self, inputs: TrainingInputs) -> Validate:
         dataset = inputs.dataset.split("val")
         if not len(dataset.phrases):
             raise ValueError(
@@ -170,34 +144,25 @@ class Pointing(Validation):
         features = inputs.features
         if not features.pixels and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all():
             raise ValueError("the features have no boxes to point at: choose another validator, or extract a grid")
-        drawn = np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases]
         vectorizer, localizer = CachedVectorizer(inputs.vectorizer.vectorizer), self.localizer or AutoLocalizer()
-        return PointingValidator(dataset, features, vectorizer, localizer, sorted(drawn.tolist()))
+        rows = sorted(np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases].tolist())
 
+        def validate(model: nn.Module) -> dict[str, float]:
+            own = localizer.for_model(model.eval())
+            if own is None:
+                raise TypeError(f"{type(model.image_encoder).__name__} has no localizer: choose another validator")
+            hits = point_at_phrases(PhraseLocator(model, own, features, vectorizer), dataset, rows).hits
+            return {self.monitor: 100 * float(hits.mean())}
 
-@dataclass(frozen=True)
-class PointingValidator:
-    """Percentage of phrases, ``rows`` of ``dataset``, whose heatmap has its maximum in a ground-truth box."""
-
-    monitor: ClassVar[str] = Pointing.monitor
-    dataset: Dataset
-    features: FeatureStore
-    vectorizer: FittedVectorizer
-    localizer: Localizer | AutoLocalizer
-    rows: Sequence[int]
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        model.eval()
-        localizer = self.localizer.for_model(model)
-        if localizer is None:
-            raise TypeError(f"{type(model.image_encoder).__name__} has no localizer: choose another validator")
-        locator = PhraseLocator(model, localizer, self.features, self.vectorizer)
-        return {self.monitor: 100 * float(point_at_phrases(locator, self.dataset, self.rows).hits.mean())}
+        return validate
 
 
 @dataclass(frozen=True)
 class Semantic(Validation):
-    """NDCG of images retrieved by images, ``ndcg``: see ``SemanticValidator``.
+    """NDCG of images retrieved by images, ``ndcg``: the area under NDCG@R for R from 8 to 128, in percent.
+
+    Gordo and Larlus, CVPR 2017, section 6.1: at most 1,000 queries; the relevance of an image is the dot product of the
+    tf-idf texts. Texts are not embedded, so a model without texts ("V") is measured too.
 
     Args:
         images: images of "val" that are ranked, drawn once; None for all.
@@ -210,36 +175,18 @@ class Semantic(Validation):
         if self.images is not None and self.images < 2:
             raise ValueError(f"images is {self.images}, expected at least 2, or null for all")
 
-    def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
-        return SemanticValidator(SemanticPairs(inputs.captions("val")), self.images)
+    def prepare(self, inputs: TrainingInputs) -> Validate:
+        return self.of_pairs(SemanticPairs(inputs.captions("val")))
 
+    def of_pairs(self, pairs: SemanticPairs) -> Validate:
+        """Return the function that validates a model on ``pairs``."""
+        rows = choose_queries(len(pairs), seed=0, count=self.images or len(pairs))
+        queries, rs = choose_queries(len(rows), seed=0), [r for r in RS if r < len(rows)] or [len(rows) - 1]
+        relevant = relevance(pairs.vectors[rows.numpy()], queries)
 
-@dataclass(frozen=True)
-class SemanticValidator:
-    """NDCG of images retrieved by images: the area under NDCG@R for R from 8 to 128, in percent.
+        def validate(model: nn.Module) -> dict[str, float]:
+            images = pairs.embed_images(dual_encoder(model), rows)
+            curve, _ = semantic_curves(images[queries] @ images.T, relevant, queries, rs)
+            return {self.monitor: 100 * area_under(curve)}
 
-    Gordo and Larlus, CVPR 2017, section 6.1: at most 1,000 queries; the relevance of an image is the dot product of the
-    tf-idf texts. Texts are not embedded, so a model without texts ("V") is measured too.
-    """
-
-    monitor: ClassVar[str] = Semantic.monitor
-    pairs: SemanticPairs
-    images: int | None = None
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        images = self.pairs.embed_images(dual_encoder(model), self._rows)
-        rs = [r for r in RS if r < len(images)] or [len(images) - 1]
-        curve, _ = semantic_curves(images[self._queries] @ images.T, self._relevance, self._queries, rs)
-        return {self.monitor: 100 * area_under(curve)}
-
-    @cached_property
-    def _rows(self) -> Tensor:
-        return choose_queries(len(self.pairs), seed=0, count=self.images or len(self.pairs))
-
-    @cached_property
-    def _queries(self) -> Tensor:
-        return choose_queries(len(self._rows), seed=0)
-
-    @cached_property
-    def _relevance(self) -> Tensor:
-        return relevance(self.pairs.vectors[self._rows.numpy()], self._queries)
+        return validate

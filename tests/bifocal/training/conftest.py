@@ -25,7 +25,7 @@ from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.schedules import MultiStep
 from bifocal.training.semantic_pairs import SemanticPairs
-from bifocal.training.validators import RecallValidator
+from bifocal.training.validators import model_ranks, recall_metrics
 
 CONFIGURATION: dict[str, Any] = {
     "model": {
@@ -92,7 +92,7 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
             model,
             phase,
             PreparedBatches(pairs, sampler),
-            RecallValidator(pairs),
+            lambda model: recall_metrics(model_ranks(model, pairs)),
             checkpoints=checkpoints,
             options=FitOptions(**{"checkpoint_every_seconds": 0.0, **changes}),
             **{"seed": 3, **own},

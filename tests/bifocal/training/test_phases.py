@@ -16,34 +16,27 @@ from bifocal.training import FitOptions, TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.fitting import TrainingResult
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.validators import Validation, Validator
-
-
-class Values:
-    """A validator that returns the given values, one per call."""
-
-    def __init__(self, monitor: str, values: list[float]) -> None:
-        self.monitor, self.values = monitor, iter(values)
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        model.eval()
-        return {self.monitor: next(self.values)}
+from bifocal.training.validators import Validate, Validation
 
 
 class Given(Validation):
-    """Validation with the given values; values of one metric on equally many images are comparable."""
+    """Validation that gives the values, one per call; values of one metric on equally many images are comparable."""
 
     def __init__(self, monitor: str, values: list[float], images: int = 100) -> None:
-        self.validator, self.compared = Values(monitor, values), (monitor, images)
+        self.monitor, self.values, self.images = monitor, iter(values), images
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and self.compared == other.compared
+        return isinstance(other, Given) and (self.monitor, self.images) == (other.monitor, other.images)
 
     def __hash__(self) -> int:
-        return hash(self.compared)
+        return hash((self.monitor, self.images))
 
-    def prepare(self, inputs: TrainingInputs) -> Validator:
-        return self.validator
+    def prepare(self, inputs: TrainingInputs) -> Validate:
+        def validate(model: nn.Module) -> dict[str, float]:
+            model.eval()
+            return {self.monitor: next(self.values)}
+
+        return validate
 
 
 class Interrupted(nn.Module):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,10 +16,12 @@ from bifocal.localization import SMILERegions
 from bifocal.metrics import choose_queries, retrieval_ranks
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.models.batch import ImageCaptionPairs, embed
+from bifocal.models.phrase_locator import point_at_phrases
+from bifocal.training import validators
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.semantic_pairs import SemanticPairs
-from bifocal.training.validators import PhraseValidator, Pointing, Recall, RecallValidator, SemanticValidator
+from bifocal.training.validators import Pointing, Recall, Semantic, model_ranks, phrase_recall, recall_metrics
 from tests.bifocal.evaluation.small import INPUTS, read_subject, write_inputs
 
 
@@ -26,20 +29,18 @@ def test_recall_validator_returns_the_recalls_and_their_sum(
     pairs: ImageCaptionPairs, new_model: Callable[[], TwoBranchModel]
 ) -> None:
     model = new_model().train()
-    metrics = RecallValidator(pairs)(model)
+    metrics = recall_metrics(model_ranks(model, pairs))
     ranks = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
     for direction, rank in zip(("caption_retrieval", "image_retrieval"), ranks, strict=True):
         for k in (1, 5, 10):
             assert metrics[f"{direction}.R@{k}"] == pytest.approx(100 * rank.recall(k))
-    assert metrics[RecallValidator.monitor] == pytest.approx(
-        sum(value for name, value in metrics.items() if "R@" in name)
-    )
+    assert metrics[Recall.monitor] == pytest.approx(sum(value for name, value in metrics.items() if "R@" in name))
     assert not model.training
 
 
 def test_recall_validator_rejects_a_model_that_neither_embeds_nor_ranks(pairs: ImageCaptionPairs) -> None:
     with pytest.raises(TypeError, match="Identity cannot be validated"):
-        RecallValidator(pairs)(nn.Identity())
+        model_ranks(nn.Identity(), pairs)
 
 
 def test_recall_ranks_the_first_images_of_the_split(
@@ -53,7 +54,7 @@ def test_recall_ranks_the_first_images_of_the_split(
     assert metrics["caption_retrieval.R@1"] == pytest.approx(100 * ranks[0].recall(1))
     assert metrics["image_retrieval.R@1"] == pytest.approx(100 * ranks[1].recall(1))
     assert inputs.captions("val", 3).image_ids == validation.image_ids[:3]
-    assert Recall().prepare(inputs)(model) == RecallValidator(validation)(model)
+    assert Recall().prepare(inputs)(model) == recall_metrics(model_ranks(model, validation))
 
 
 def test_phrase_validator_counts_correct_best_proposals(phrase_boxes: PhraseBoxPairs) -> None:
@@ -72,7 +73,7 @@ def test_phrase_validator_counts_correct_best_proposals(phrase_boxes: PhraseBoxP
                 hits.append(bool(phrase_boxes.overlaps(torch.tensor([row]), best)))
     assert any(hits)
     assert len(hits) == 24 * 2 + 1
-    assert PhraseValidator(phrase_boxes)(model) == {"phrase_R@1": pytest.approx(100 * sum(hits) / len(hits))}
+    assert phrase_recall(phrase_boxes, model) == {"phrase_R@1": pytest.approx(100 * sum(hits) / len(hits))}
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +98,19 @@ def test_pointing_is_the_accuracy_of_the_pointing_game(subject: Subject) -> None
         assert not subject.model.training
 
 
-def test_pointing_draws_the_same_phrases_each_time(subject: Subject) -> None:
+def test_pointing_draws_the_same_phrases_each_time(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     count = len(subject.split.phrases)
-    first, again = (Pointing(phrases=count - 1, localizer=SMILERegions()).prepare(inputs_of(subject)) for _ in "ab")
-    assert first.rows == again.rows
-    assert len(set(first.rows)) == count - 1
+    drawn: list[list[int]] = []
+
+    def record(locator: Any, dataset: Any, rows: list[int]) -> Any:
+        drawn.append(rows)
+        return point_at_phrases(locator, dataset, rows)
+
+    monkeypatch.setattr(validators, "point_at_phrases", record)
+    for _ in range(2):
+        Pointing(phrases=count - 1, localizer=SMILERegions()).prepare(inputs_of(subject))(subject.model)
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) == count - 1
     with pytest.raises(ValueError, match="phrases is 0: expected 1 or more"):
         Pointing(phrases=0)
 
@@ -131,8 +140,8 @@ def test_semantic_validator_measures_ndcg_on_a_subset(semantic: SemanticPairs) -
     scores, relevance = images @ images.T, texts @ texts.T
     others = [[other for other in range(12) if other != query] for query in range(12)]
     ndcg = [ndcg_score(*(s[query, others[query]][None] for s in (relevance, scores)), k=8) for query in range(12)]
-    assert SemanticValidator(semantic, images=12)(model) == {"ndcg": pytest.approx(100 * sum(ndcg) / 12)}
-    assert SemanticValidator(semantic)(model) != SemanticValidator(semantic, images=12)(model)
+    assert Semantic(images=12).of_pairs(semantic)(model) == {"ndcg": pytest.approx(100 * sum(ndcg) / 12)}
+    assert Semantic().of_pairs(semantic)(model) != Semantic(images=12).of_pairs(semantic)(model)
 
 
 def test_semantic_validator_gives_images_that_embed_their_texts_full_marks(semantic: SemanticPairs) -> None:
@@ -148,9 +157,9 @@ def test_semantic_validator_gives_images_that_embed_their_texts_full_marks(seman
             self.shown += len(regions[0])
             return texts[rows]
 
-    assert SemanticValidator(semantic)(Ideal())["ndcg"] == pytest.approx(100)
+    assert Semantic().of_pairs(semantic)(Ideal())["ndcg"] == pytest.approx(100)
 
 
 def test_semantic_validator_rejects_a_model_without_single_vectors(semantic: SemanticPairs) -> None:
     with pytest.raises(TypeError, match="no single vector"):
-        SemanticValidator(semantic)(nn.Identity())
+        Semantic().of_pairs(semantic)(nn.Identity())

@@ -21,7 +21,7 @@ from bifocal.text import TextStore
 from bifocal.training import FitOptions, TrainingPhase, World, fit, torchrun_world
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.batches.base import PreparedBatches
-from bifocal.training.validators import RecallValidator
+from bifocal.training.validators import model_ranks, recall_metrics
 
 
 class Stopping(SigmoidLoss):
@@ -52,7 +52,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
             model,
             TrainingPhase(CaptionBatches(), Stopping(stop_at), epochs=2, learning_rate=0.5),
             PreparedBatches(pairs, sampler),
-            RecallValidator(pairs),
+            lambda model: recall_metrics(model_ranks(model, pairs)),
             checkpoints=folder / f"machine{World.current().rank}" / checkpoints,
             options=FitOptions(optimizer, ema_decay=0.5, checkpoint_every_seconds=0.0, **changes),
             seed=3,

@@ -13,7 +13,7 @@ from bifocal.models import build_model, load_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.training.semantic_pairs import SemanticPairs
-from bifocal.training.validators import SemanticValidator
+from bifocal.training.validators import Semantic
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
@@ -64,18 +64,18 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
         "validation_ndcg": pytest.approx(history["ndcg"][best]),
     }
     features, text = FeatureStore(artifacts["features"]), TextStore(artifacts["text"])
-    validator = SemanticValidator(
+    validate = Semantic().of_pairs(
         SemanticPairs(ImageCaptionPairs(read_dataset(artifacts["dataset"]).split("val"), features, text))
     )
     trained = load_model(tmp_path)
-    assert validator(trained)["ndcg"] == pytest.approx(history["ndcg"][best])
+    assert validate(trained)["ndcg"] == pytest.approx(history["ndcg"][best])
     torch.manual_seed(0)
     untrained = build_model(
         {"name": "TwoBranchModel", "dim": 16, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
         feature_dim=features.dim, text_dim=text.dim,
         text_format=text.format.name,
     )  # fmt: skip
-    assert history["ndcg"][best] > validator(untrained)["ndcg"] + 5
+    assert history["ndcg"][best] > validate(untrained)["ndcg"] + 5
     # Without the joint losses the text encoder keeps its random weights.
     random = untrained.text_encoder.state_dict()["projection.weight"]
     moved = not torch.equal(trained.text_encoder.state_dict()["projection.weight"], random)

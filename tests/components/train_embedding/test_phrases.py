@@ -16,7 +16,7 @@ from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.initialization.cca import phrase_blocks
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
-from bifocal.training.validators import PhraseValidator
+from bifocal.training.validators import phrase_recall
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
@@ -80,8 +80,8 @@ def test_two_phases_are_one_history_and_the_best_weights_are_kept(artifacts: dic
     assert metrics == {"best_epoch": history["phrase_R@1"].idxmax() + 1, "validation_phrase_R@1": pytest.approx(best)}
     val = read_dataset(artifacts["dataset"]).split("val")
     vectorizer = load_vectorizer(artifacts["text"])
-    validator = PhraseValidator(PhraseBoxPairs(val, FeatureStore(artifacts["features"]), vectorizer))
-    assert validator(load_model(tmp_path))["phrase_R@1"] == pytest.approx(best)
+    pairs = PhraseBoxPairs(val, FeatureStore(artifacts["features"]), vectorizer)
+    assert phrase_recall(pairs, load_model(tmp_path))["phrase_R@1"] == pytest.approx(best)
     assert best > 2 * 100 / 24
 
 
@@ -110,7 +110,7 @@ def test_correlation_analysis_of_phrases_localizes_without_a_training(
     both = torch.corrcoef(torch.cat([left, right], dim=1).T)
     correlations = both.diagonal(offset=left.shape[1])
     assert (correlations[:4] > 0.5).all()
-    assert PhraseValidator(inputs.phrases("val"))(load_model(tmp_path))["phrase_R@1"] > 3 * 100 / 24
+    assert phrase_recall(inputs.phrases("val"), load_model(tmp_path))["phrase_R@1"] > 3 * 100 / 24
 
 
 def test_second_phase_that_does_not_improve_is_undone(artifacts: dict[str, Path], tmp_path: Path) -> None:

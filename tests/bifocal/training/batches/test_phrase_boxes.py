@@ -1,5 +1,6 @@
 """Batches of phrases and boxes, and a second training phase on hard negatives."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from bifocal.training import TrainingPhase, fit
 from bifocal.training.batches import PhraseBoxes
 from bifocal.training.batches.base import PreparedBatches
 from bifocal.training.phrase_pairs import PhraseBoxPairs
-from bifocal.training.validators import PhraseValidator
+from bifocal.training.validators import phrase_recall
 
 
 def new_model(pairs: PhraseBoxPairs) -> Any:
@@ -61,7 +62,7 @@ def test_phrase_boxes_with_hard_negatives_localize_more_phrases(phrase_boxes: Ph
             model,
             TrainingPhase(batches, loss, epochs, learning_rate=0.02),
             PreparedBatches(phrase_boxes, sampler, sampler.begin),
-            PhraseValidator(phrase_boxes),
+            partial(phrase_recall, phrase_boxes),
             checkpoints=tmp_path / name,
         )
         return max(row["phrase_R@1"] for row in history)
