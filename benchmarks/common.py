@@ -89,9 +89,9 @@ class Report:
         """Write the results as JSON, one per line. Results of an earlier run that were not measured again are kept."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.benchmark}.json"
-        former = read_results(file) if file.is_file() else []
+        previous = read_results(file) if file.is_file() else []
         measured = {result.name: result for result in self.results}
-        results = [measured.pop(result.name, result) for result in former]
+        results = [measured.pop(result.name, result) for result in previous]
         lines = [_line(result) for result in [*results, *measured.values()]]
         file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 

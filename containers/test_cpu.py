@@ -90,8 +90,8 @@ class KillingEngine(ContainerEngine):
         return super().run(pod)
 
     def kill(self) -> None:
-        former = self.checkpoints()
-        while self.checkpoints() <= former:
+        previous = self.checkpoints()
+        while self.checkpoints() <= previous:
             time.sleep(0.05)
         self.killed = True
         (container,) = self._running

@@ -57,21 +57,21 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> dict[str, Any]:
-    def merged(former: Any, value: Any) -> Any:
+    def merged(previous: Any, value: Any) -> Any:
         if not isinstance(value, Mapping) or ("name" in value and not keep_arguments):
             return value
-        if isinstance(former, list) and value and all(str(index).isdecimal() for index in value):
-            entries = dict(enumerate(former))
+        if isinstance(previous, list) and value and all(str(index).isdecimal() for index in value):
+            entries = dict(enumerate(previous))
             for index, entry in value.items():
                 if int(index) not in entries:
                     raise ParameterError(
-                        f"{where}: the list has no entry {index}; it has {len(former)}, counted from 0"
+                        f"{where}: the list has no entry {index}; it has {len(previous)}, counted from 0"
                     )
                 entries[int(index)] = merged(entries[int(index)], entry)
             return list(entries.values())
-        if isinstance(former, str) and keep_arguments:  # the bare name of a part gets an argument
-            former = {"name": former}
-        return overlaid(former, value) if isinstance(former, Mapping) else value
+        if isinstance(previous, str) and keep_arguments:  # the bare name of a part gets an argument
+            previous = {"name": previous}
+        return overlaid(previous, value) if isinstance(previous, Mapping) else value
 
     def overlaid(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         return {**base, **{key: merged(base.get(key), value) for key, value in top.items()}}

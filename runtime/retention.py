@@ -1,4 +1,4 @@
-"""Retention: which artifacts and checkpoints of former runs nothing needs any more."""
+"""Retention: which artifacts and checkpoints of previous runs nothing needs any more."""
 
 import re
 import shutil

@@ -59,8 +59,8 @@ class Model:
         Raises:
             OSError: the registry does not answer.
         """
-        former = self.artifacts / "collection"
-        known = {"former": str(former)} if former.is_dir() else {}
+        previous = self.artifacts / "collection"
+        known = {"previous": str(previous)} if previous.is_dir() else {}
         values = parameters.merge(self.values, {"embed_collection": known})
         workspace = Workspace(self.artifacts.as_posix())
         for stage in stages_of_run():

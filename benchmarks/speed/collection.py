@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks run speed.collection [--images 100000] [--added 1000]
 
 Scenes of 64 x 64 pixels in a folder, by the demo's model: 500 drawn ones, and copies of them that are shifted sideways.
-An update compares the states of all files, embeds the new ones, links the former shards, and writes an exact index.
+An update compares the states of all files, embeds the new ones, links the previous shards, and writes an exact index.
 Times are CPU times, so other processes hardly change them.
 """
 
@@ -38,18 +38,18 @@ def draw(folder: Path, count: int) -> list[Path]:
     return files
 
 
-def embed(photos: Path, target: Path, former: Path | None = None) -> None:
+def embed(photos: Path, target: Path, previous: Path | None = None) -> None:
     """Write the collection of a folder, without regions."""
     source = files_source(photos, target)
-    opened = None if former is None else Collection.open(former)
+    opened = None if previous is None else Collection.open(previous)
     CollectionEmbedder(ONNX, "demo", source, opened, max_pixels=SIZE * SIZE, regions=False).write(
         target, source.entries
     )
 
 
-def update(photos: Path, former: Path, target: Path) -> None:
-    """Write the collection of a folder with the former vectors, and its index."""
-    embed(photos, target / "collection", former)
+def update(photos: Path, previous: Path, target: Path) -> None:
+    """Write the collection of a folder with the previous vectors, and its index."""
+    embed(photos, target / "collection", previous)
     (target / "index").mkdir()
     index_of_collection(Collection.open(target / "collection"), None).write(target / "index")
 

@@ -59,7 +59,7 @@ def gather_speed(report: Report, folder: Path, images: int = 2048) -> None:
     store = FeatureStore(folder)
     in_memory = torch.from_numpy(np.tile(some, (images // 16, 1, 1)))
     batches = [random.integers(0, images - BATCH, BATCH) for _ in range(60)]
-    # Turns of twenty: each call reuses the memory of its former result, as in training.
+    # Turns of twenty: each call reuses the memory of its previous result, as in training.
     turns = [
         [float(np.median([seconds(work, rows) for rows in batches])) for work in (copy_of(in_memory), store.gather)]
         for batches in np.split(np.array(batches), 3)

@@ -50,7 +50,7 @@ async def replaced(service: Service, run: Path, new: Path) -> float:
         new: folder of the new run, whose ids start with ``NEW``.
 
     Raises:
-        TimeoutError: the results still come from the former collection.
+        TimeoutError: the results still come from the previous collection.
     """
     await asyncio.sleep(BEFORE)
     await asyncio.to_thread(replace_run, run, new)

@@ -104,7 +104,7 @@ def _complete(root: Path) -> None:
     for number, (source, target) in enumerate(journal["renamed"]):
         if (root / source).exists():
             if (root / target).is_dir():  # a folder cannot be renamed onto one that has files
-                (root / target).rename(folder / f"former-{number}")
+                (root / target).rename(folder / f"previous-{number}")
             (root / source).replace(root / target)
     for name in journal["deleted"]:
         delete(root / name)

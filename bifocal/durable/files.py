@@ -33,7 +33,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def append_line(file: Path, line: str) -> None:
-    """Append a line in UTF-8; after an error, such as a full disk, the file has its former lines.
+    """Append a line in UTF-8; after an error, such as a full disk, the file has its previous lines.
 
     Example:
         >>> from tempfile import mkdtemp

@@ -138,7 +138,7 @@ def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: in
     def example(batch: int, length: int) -> tuple[Tensor, ...]:
         return module.front.example(batch, length, generator)
 
-    return compare_graph("text_encoder", file, module, example, least_scale=1.0)
+    return compare_graph("text_encoder", file, module, example, min_scale=1.0)
 
 
 def _front(vectorizer: Vectorizer) -> _TextFront | None:

@@ -113,4 +113,4 @@ def _compare(backbone: OpenClipBackbone, folder: Path, seed: int) -> Iterator[Pa
 
     for part, example in ((IMAGES, images), (TEXTS, sentences)):
         module = TOWERS[part](backbone).eval()
-        yield from compare_graph(part.name, folder / part / GRAPH, module, example, lengths=(1,), least_scale=1.0)
+        yield from compare_graph(part.name, folder / part / GRAPH, module, example, lengths=(1,), min_scale=1.0)

@@ -42,7 +42,7 @@ class Thresholds:
         false_alarm_rate: probability that a week without a change is reported: all tests together.
         permutations: of the tests by permutation; 1 / permutations must be far below the level of a test.
         least: images and queries that a week needs; with fewer, their tests are left out.
-        least_change: change by name of a test that is reported; a smaller one is not, however certain it is.
+        min_change: change by name of a test that is reported; a smaller one is not, however certain it is.
         sample: sizes of the samples.
         keep_queries: whether a reference has the sentences of its queries, or their hashes. Without sentences, the logs
             of its days are read again after a promotion; with hashes, the same queries are taken from them.
@@ -55,15 +55,15 @@ class Thresholds:
     false_alarm_rate: float = 0.01
     permutations: int = 1999
     least: int = 50
-    least_change: Mapping[str, float] = field(default_factory=dict)
+    min_change: Mapping[str, float] = field(default_factory=dict)
     sample: SampleSizes = field(default_factory=SampleSizes)
     keep_queries: Keep = False
     keep_days: int | None = None
 
     def __post_init__(self) -> None:
         """Check the names, and that the smallest p-value is below the smallest level."""
-        for name in self.least_change.keys() - TESTS.keys():
-            raise ValueError(f"least_change.{name}: unknown test; {suggest(name, TESTS)}")
+        for name in self.min_change.keys() - TESTS.keys():
+            raise ValueError(f"min_change.{name}: unknown test; {suggest(name, TESTS)}")
         if self.permutations + 1 < 2 * len(TESTS) / self.false_alarm_rate:
             raise ValueError(
                 f"permutations is {self.permutations}: a rate of {self.false_alarm_rate} for {len(TESTS)} tests needs "
@@ -86,7 +86,7 @@ class Finding:
         value: value of the week.
         p_value: probability of such a rise without a change of the distribution.
         level: p-value up to which the rise is reported.
-        least_change: rise from which on it is reported.
+        min_change: rise from which on it is reported.
     """
 
     name: str
@@ -94,12 +94,12 @@ class Finding:
     value: float
     p_value: float
     level: float = 0.0
-    least_change: float = 0.0
+    min_change: float = 0.0
 
     @property
     def crossed(self) -> bool:
         """Whether the rise is reported."""
-        return self.p_value <= self.level and self.value - self.reference >= self.least_change
+        return self.p_value <= self.level and self.value - self.reference >= self.min_change
 
 
 def value_text(name: str, value: float) -> str:
@@ -126,11 +126,11 @@ def compare(reference: Observations, week: Observations, thresholds: Thresholds,
         "unknown_words": (reference.unknown_words, week.unknown_words),
         "nothing_found": (reference.nothing_found, week.nothing_found),
     }
-    for name, (former, now) in counts.items():
-        if former is not None and now is not None and min(former.total, now.total) >= thresholds.least:
-            found.append(Finding(name, former.share, now.share, share_rises(former, now)))
-    level, least = thresholds.false_alarm_rate / max(len(found), 1), thresholds.least_change
-    return [replace(finding, level=level, least_change=least.get(finding.name, 0.0)) for finding in found]
+    for name, (previous, now) in counts.items():
+        if previous is not None and now is not None and min(previous.total, now.total) >= thresholds.least:
+            found.append(Finding(name, previous.share, now.share, share_rises(previous, now)))
+    level, least = thresholds.false_alarm_rate / max(len(found), 1), thresholds.min_change
+    return [replace(finding, level=level, min_change=least.get(finding.name, 0.0)) for finding in found]
 
 
 def week_blocks(reference: Observations, week: Observations) -> tuple[Labels, Labels]:

@@ -54,7 +54,7 @@ class Monitor:
     queries: Sequence[Path] = ()
 
     def has_reference(self) -> bool:
-        """Whether the folder has a reference, of this model or of a former one."""
+        """Whether the folder has a reference, of this model or of a previous one."""
         return (self.folder / REFERENCE).is_dir()
 
     def reference(self) -> Reference:
@@ -76,8 +76,10 @@ class Monitor:
         ledger.write()
         return reference
 
-    def _renewed_reference(self, former: Reference, observer: Observer, model: str, day: date, days: int) -> Reference:
-        """Observe the images and queries of a former model's reference with this model, and write that.
+    def _renewed_reference(
+        self, previous: Reference, observer: Observer, model: str, day: date, days: int
+    ) -> Reference:
+        """Observe the images and queries of a previous model's reference with this model, and write that.
 
         Otherwise each promotion would make the week before it the reference, and a slow drift would never be seen.
         """
@@ -85,12 +87,12 @@ class Monitor:
         images = ledger.old(observer.collection)
         if len(images.rows) < self.thresholds.least:  # the collection is another one
             return self.write_reference(day, days)
-        sentences, of_days = former.sentences, (former.day, former.days)
+        sentences, of_days = previous.sentences, (previous.day, previous.days)
         if sentences is None:
-            sentences = self._sentences(former.day, former.days)
-            if former.hashes is not None:
-                known = set(former.hashes)
-                sentences = [sentence for sentence in sentences if former.hash_of(sentence) in known]
+            sentences = self._sentences(previous.day, previous.days)
+            if previous.hashes is not None:
+                known = set(previous.hashes)
+                sentences = [sentence for sentence in sentences if previous.hash_of(sentence) in known]
         if len(sentences) < self.thresholds.least:  # the logs of those days are gone
             sentences, of_days = self._sentences(day, days), (day, days)
         return self._observed(observer, model, images, *of_days, sentences)

@@ -48,7 +48,7 @@ def _tests(week: Week) -> Block:
             value_text(finding.name, finding.value),
             f"{finding.p_value:.2g}",
             f"{finding.level:.2g}",
-            value_text(finding.name, finding.least_change),
+            value_text(finding.name, finding.min_change),
         )
         for finding in week.findings
     ]

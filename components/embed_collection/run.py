@@ -26,13 +26,13 @@ def run(
     onnx: Path,
     collection: Path,
     features: Path | None = None,
-    former: Path | None = None,
+    previous: Path | None = None,
     shard: str = "1/1",
 ) -> dict[str, float]:
     """Write the collection and return its counts and rates; ``shard`` is ``"2/4"`` for only the second quarter.
 
-    In the flow ``refresh``, ``features`` is None, because another run trained the model, and ``former``, the collection
-    of the champion's release, replaces ``params.former``.
+    In the flow ``refresh``, ``features`` is None, because another run trained the model, and ``previous``, the
+    collection of the champion's release, replaces ``params.previous``.
     """
     if scores_pairs(onnx):
         raise ValueError(
@@ -46,14 +46,14 @@ def run(
         source = remote_source(address, params.source, collection)
     else:
         source = files_source(params.source, collection)
-    known = former or params.former
+    known = previous or params.previous
     # Opened when the model needs it: a model of images does not.
     stored = None if features is None or params.source is not None else cache(partial(FeatureStore, features))
     embedder = CollectionEmbedder(
         onnx,
         params.name,
         source,
-        former=None if known is None else Collection.open(known),
+        previous=None if known is None else Collection.open(known),
         features=None if stored is None else lambda image_ids: stored().unpadded(image_ids),
         same_features=features is not None
         and read_manifest(onnx).get("inputs", {}).get("features") == artifact_hash(features),

@@ -17,7 +17,7 @@ class EmbedCollectionParams(Params):
         description="folder of images, of tar shards (WebDataset) or of a zip file, or a table with a column of "
         "images; null for the images of the dataset"
     )
-    former: UserPath | None = Field(
+    previous: UserPath | None = Field(
         description="an earlier collection of the same model: the vectors of its unchanged images are taken over, and "
         "its other images become tombstones; it may be the collection that this run replaces"
     )

@@ -107,16 +107,16 @@ def chosen_encoders(
     folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None
 ) -> dict[str, Any]:
     """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call."""
-    former: dict[str, Any] = {}
+    previous: dict[str, Any] = {}
     if (folder / PARAMETERS).is_file():
-        former = (load_yaml((folder / PARAMETERS).read_text()) or {}).get(INDEXED, {})
-        if former.get("directory") != directory:
-            holds = f"the index of {former['directory']}" if former else "a trained model"
+        previous = (load_yaml((folder / PARAMETERS).read_text()) or {}).get(INDEXED, {})
+        if previous.get("directory") != directory:
+            holds = f"the index of {previous['directory']}" if previous else "a trained model"
             raise FileExistsError(f"{folder} holds {holds}: name another run folder with --folder")
     elif folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not a run folder, and it is not empty: name another one with --folder")
-    if run is None and encoder is None and weights is None and former:
-        return former
+    if run is None and encoder is None and weights is None and previous:
+        return previous
     absolute = {
         name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
     }

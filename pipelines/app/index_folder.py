@@ -30,7 +30,7 @@ from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from runtime import artifacts
 
 BATCH = 32
-LEAST_SHARD, SHARDS = 256, 128
+MIN_SHARD, SHARDS = 256, 128
 """A killed run repeats at most one shard, so shards are small; large collections have about this number of them."""
 QUERIES = 200
 """Images that choose the effort of an approximate index: a folder without captions has no other queries."""
@@ -51,8 +51,8 @@ class Indexed:
 def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | None = None) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
-    Vectors of unchanged images are taken over from its former collection. A killed call goes on after its last shard;
-    the former collection answers until the new one is complete.
+    Vectors of unchanged images are taken over from its previous collection. A killed call goes on after its last shard;
+    the previous collection answers until the new one is complete.
 
     Args:
         encoders: folder of an exported model.
@@ -66,14 +66,16 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
         raise ValueError("the model is of late interaction: no single vector of an image can be stored")
     collection, digest = folder / COLLECTION, model_hash(encoders)
     complete(collection.parent)
-    former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
-    known = set[str]() if former is None else _live(former)
+    previous = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
+    known = set[str]() if previous is None else _live(previous)
     # The partial folder is locked before the files are listed.
     partial = artifacts.open_partial(collection, {"model": digest, "source": str(directory)})
     source = files_source(directory, partial)
-    size = max(LEAST_SHARD, len(source.entries) // SHARDS)
+    size = max(MIN_SHARD, len(source.entries) // SHARDS)
     name = folder.resolve().name
-    embedder = CollectionEmbedder(encoders, name, source, former, batch_size=BATCH, items_per_shard=size, regions=False)
+    embedder = CollectionEmbedder(
+        encoders, name, source, previous, batch_size=BATCH, items_per_shard=size, regions=False
+    )
     start = time.perf_counter()
     counts = embedder.write(partial, source.entries)
     seconds = time.perf_counter() - start
@@ -88,7 +90,7 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
     new, embedded = len(live - known), int(counts["embedded"])
     rejected = pq.read_table(collection / REJECTED).to_pylist()
     broken = [(row["image"], row["reason"]) for row in rejected]
-    same = former is not None and former.model.sha256 == digest
+    same = previous is not None and previous.model.sha256 == digest
     return Indexed(len(live), new, embedded - new if same else 0, len(known - live), broken, embedded / seconds)
 
 

@@ -179,7 +179,7 @@ def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
     "--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel steps of a local run."
 )
 @click.option(
-    "--no-cache", is_flag=True, help="Run every step again, such as after files of a former run were deleted."
+    "--no-cache", is_flag=True, help="Run every step again, such as after files of a previous run were deleted."
 )
 @click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
 def run(
@@ -263,4 +263,6 @@ def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str
             click.echo(f"{change.action:8}{change.name}")
         if action == "apply":
             for name in schedules.apply(declared, changes, target):
-                click.echo(f"{name}: a run is in progress, so its former schedule is paused; the next apply deletes it")
+                click.echo(
+                    f"{name}: a run is in progress, so its previous schedule is paused; the next apply deletes it"
+                )

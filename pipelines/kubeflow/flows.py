@@ -85,10 +85,10 @@ class Flow:
     def refresh(self, alias: str | None = None) -> None:
         """Embed the new images with the champion, or the version with ``alias``, and give it a new release."""
         self._fetch_release(alias)
-        former = self.artifacts.pop("collection")
+        previous = self.artifacts.pop("collection")
         self.artifacts.pop("index")
         self._add_stages(DATA)
-        self._add_stages(SEARCH[:1], former=former)
+        self._add_stages(SEARCH[:1], previous=previous)
         self._add_stages(SEARCH[1:])
         self._release()
 

@@ -174,13 +174,19 @@ def without_deleted(model: str, collection: Path, index: Path, folder: Path) -> 
 
 
 def log_release(
-    version: RegisteredVersion, onnx: Path, collection: Path, index: Path, embedding: Path, *, former: str | None = None
+    version: RegisteredVersion,
+    onnx: Path,
+    collection: Path,
+    index: Path,
+    embedding: Path,
+    *,
+    previous: str | None = None,
 ) -> bool:
     """Give a version the release of these artifacts, without the deleted items of the model, unless it has equal
-    contents (``Release.equals``); return whether files were logged. ``former`` is the release that was updated.
+    contents (``Release.equals``); return whether files were logged. ``previous`` is the release that was updated.
 
     Raises:
-        OSError: the version meanwhile has another release than ``former``.
+        OSError: the version meanwhile has another release than ``previous``.
     """
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
         collection, index = without_deleted(version.model, collection, index, Path(folder) / "kept")
@@ -202,17 +208,17 @@ def log_release(
             # A call of 'clean' may have deleted the files since.
             if not version.has_file(f"{target}/{DESCRIPTION}"):
                 raise OSError(f"the files of the release {release.digest[:12]} were deleted meanwhile: run this again")
-            _replace_digest(version, present if former is None else former, release.digest)
+            _replace_digest(version, present if previous is None else previous, release.digest)
         return not logged
 
 
-def _replace_digest(version: RegisteredVersion, former: str | None, digest: str) -> None:
-    """Set the tag of the release, unless another process has changed it since it was ``former``."""
+def _replace_digest(version: RegisteredVersion, previous: str | None, digest: str) -> None:
+    """Set the tag of the release, unless another process has changed it since it was ``previous``."""
     present = version_tags(version).get(RELEASE_TAG)
-    if present not in (former, digest):
+    if present not in (previous, digest):
         raise OSError(
             f"version {version.number} of {version.model} has the release {str(present)[:12]} since, in place of "
-            f"{str(former)[:12]}: another process released it; run this flow or command again"
+            f"{str(previous)[:12]}: another process released it; run this flow or command again"
         )
     check_lock(version.model)
     connect().set_model_version_tag(version.model, str(version.number), RELEASE_TAG, digest)

@@ -1,4 +1,4 @@
-"""Former releases of a registered model, and models of its former versions, which no alias needs any more."""
+"""Previous releases of a registered model, and models of its previous versions, which no alias needs any more."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ HASH = "hash."
 
 
 @dataclass(frozen=True)
-class FormerFiles:
+class PreviousFiles:
     """A release, or a model, that no alias needs since a time.
 
     Attributes:
@@ -67,7 +67,7 @@ class FormerFiles:
         return get_artifact_repository(client.get_model_version_download_uri(version.model, str(version.number)))
 
 
-def former_files(model: str, newest: int) -> list[FormerFiles]:
+def previous_files(model: str, newest: int) -> list[PreviousFiles]:
     """Return the releases and models that are not needed.
 
     A version needs its model, and the release that its tag names, if it has an alias, is among the ``newest`` versions,
@@ -83,9 +83,9 @@ def former_files(model: str, newest: int) -> list[FormerFiles]:
             digests = [PurePosixPath(entry.path).name for entry in entries if entry.is_dir]
             for digest in [*digests, ""]:
                 if (version.run_id, digest) not in needed and (digest or _has_own_model(client, version)):
-                    former = RegisteredVersion(model, int(version.version), str(version.run_id))
-                    since = version.tags.get(FormerFiles(former, digest, None).tag)
-                    found.append(FormerFiles(former, digest, datetime.fromisoformat(since) if since else None))
+                    previous = RegisteredVersion(model, int(version.version), str(version.run_id))
+                    since = version.tags.get(PreviousFiles(previous, digest, None).tag)
+                    found.append(PreviousFiles(previous, digest, datetime.fromisoformat(since) if since else None))
     return found
 
 
@@ -96,17 +96,17 @@ def lineage(model: str, newest: int) -> set[str]:
     return {value for version in kept for key, value in version.tags.items() if key.startswith(HASH)}
 
 
-def delete_former_files(model: str, newest: int, now: datetime, days: int) -> list[FormerFiles]:
+def delete_previous_files(model: str, newest: int, now: datetime, days: int) -> list[PreviousFiles]:
     """Delete the releases and models that have been unneeded for ``days``, and note the time of the others; return the
     deleted.
 
     The lock of promotions is held: no alias moves meanwhile, and no release is logged again.
     """
     with alias_lock(model, LOCK_TIMEOUT):
-        former, client = former_files(model, newest), connect()
+        previous, client = previous_files(model, newest), connect()
         with mlflow_errors_as_oserror():
-            _mark(client, model, former, now)
-            due = [files for files in former if files.is_due(now, days)]
+            _mark(client, model, previous, now)
+            due = [files for files in previous if files.is_due(now, days)]
             for files in due:
                 check_lock(model)
                 if files.digest:
@@ -138,19 +138,19 @@ def _has_own_model(client: mlflow.MlflowClient, version: ModelVersion) -> bool:
     return ONNX_TAG in version.tags and all(other.name == version.name for other in same_run)
 
 
-def _mark(client: mlflow.MlflowClient, model: str, former: Collection[FormerFiles], now: datetime) -> None:
+def _mark(client: mlflow.MlflowClient, model: str, previous: Collection[PreviousFiles], now: datetime) -> None:
     """Note when files were first unneeded; forget it for files that are needed again."""
-    marks = {(files.version.number, files.tag) for files in former}
+    marks = {(files.version.number, files.tag) for files in previous}
     for version in registered_versions(model):
         for tag in version.tags:
             if tag.startswith((UNNEEDED, MODEL_UNNEEDED)) and (int(version.version), tag) not in marks:
                 client.delete_model_version_tag(model, str(version.version), tag)
-    for files in former:
+    for files in previous:
         if files.since is None:
             client.set_model_version_tag(model, str(files.version.number), files.tag, now.isoformat())
 
 
-def _delete_release(client: mlflow.MlflowClient, release: FormerFiles) -> None:
+def _delete_release(client: mlflow.MlflowClient, release: PreviousFiles) -> None:
     """Delete a release; first the tag and the description, so that a killed deletion leaves no release to load."""
     version, folder = release.version, f"{FOLDER}/{release.digest}"
     if version_tags(version).get(RELEASE_TAG) == release.digest:
@@ -162,7 +162,7 @@ def _delete_release(client: mlflow.MlflowClient, release: FormerFiles) -> None:
     client.delete_model_version_tag(version.model, str(version.number), release.tag)
 
 
-def _delete_model(client: mlflow.MlflowClient, files: FormerFiles, now: datetime) -> None:
+def _delete_model(client: mlflow.MlflowClient, files: PreviousFiles, now: datetime) -> None:
     """Delete a model, unless a registration has moved an alias to its version since; first, tag the version."""
     model, number = files.version.model, str(files.version.number)
     client.set_model_version_tag(model, number, DELETED_TAG, now.isoformat())

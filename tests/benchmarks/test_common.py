@@ -24,7 +24,7 @@ def test_nan_misses_every_bar() -> None:
     assert Result("name", float("nan"), bar=1.0).verdict == "MISS"
 
 
-def test_report_prints_results_and_keeps_those_of_a_former_run(
+def test_report_prints_results_and_keeps_those_of_a_previous_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = Report("speed.x"), Report("speed.x")

@@ -1,4 +1,4 @@
-"""Towers as ONNX as Immich writes them: by torch's former exporter, graphs of one image and of one sentence."""
+"""Towers as ONNX as Immich writes them: by torch's previous exporter, graphs of one image and of one sentence."""
 
 import json
 import warnings

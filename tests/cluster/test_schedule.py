@@ -58,15 +58,15 @@ def test_schedules_are_created_kept_replaced_and_deleted(cluster: Cluster, sched
     assert schedules.apply() == [f"create {name}" for name in ("clean", "monitor", "refresh", "retrain")]
     assert {run["status"] for run in schedules.on_cluster().values()} == {"ENABLED"}
     assert schedules.apply() == [f"keep {name}" for name in ("clean", "monitor", "refresh", "retrain")]
-    former = schedules.on_cluster()
+    previous = schedules.on_cluster()
     schedules.declared["refresh"]["cron"] = "0 30 0 * * *"
     monitor = schedules.declared.pop("monitor")
     assert schedules.apply() == ["delete monitor", "keep clean", "keep retrain", "replace refresh"]
     now = schedules.on_cluster()
     assert now.keys() == {"clean", "refresh", "retrain"}
     assert now["refresh"]["trigger"]["cron_schedule"]["cron"] == "0 30 0 * * *"
-    assert now["refresh"]["recurring_run_id"] != former["refresh"]["recurring_run_id"]
-    assert now["retrain"]["recurring_run_id"] == former["retrain"]["recurring_run_id"]
+    assert now["refresh"]["recurring_run_id"] != previous["refresh"]["recurring_run_id"]
+    assert now["retrain"]["recurring_run_id"] == previous["retrain"]["recurring_run_id"]
     assert "bifocal-refresh  0 30 0 * * *  enabled" in cluster.pipelines("schedule", "list")
     schedules.declared["monitor"] = monitor
 

@@ -45,17 +45,17 @@ def test_a_deleted_image_is_in_no_answer_of_any_replica(cluster: Cluster, servic
 
 
 def test_replicas_follow_a_promotion_and_a_rollback(cluster: Cluster, registry: Any, service: Service) -> None:
-    former = champion(registry)
+    previous = champion(registry)
     (before,) = service.models()
     with Load(service):
         run = cluster.submit("--flow", "retrain", *SMALL, *BETTER)
         assert cluster.wait(run)["state"] == "SUCCEEDED"
         assert "promote-2" in cluster.ran(run)
-        assert champion(registry) != former
+        assert champion(registry) != previous
         service.until(lambda answer: answer["model"] != before)
-        # The former champion's release lacks the new images.
+        # The previous champion's release lacks the new images.
         assert cluster.wait(cluster.submit("--flow", "refresh-previous", *SMALL, *BETTER))["state"] == "SUCCEEDED"
         cluster.pipelines("promote", "--rollback", "--reason", "test")
-        assert champion(registry) == former
+        assert champion(registry) == previous
         version = before.partition(",")[0]  # has another release now
         service.until(lambda answer: answer["model"].startswith(f"{version},"))

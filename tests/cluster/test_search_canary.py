@@ -35,7 +35,7 @@ print(json.dumps([answers, []]))
 """.replace("KEY", KEY)
 # The rule of the canaries: clients that choose no result of the candidate withdraw it.
 RULE = {
-    "searches": 200, "least_searches": 100, "error_rate": 0.05, "max_rises": {"errors": 0.1},
+    "searches": 200, "min_searches": 100, "error_rate": 0.05, "max_rises": {"errors": 0.1},
     "max_drops": {"clicks": 0.5}, "max_ratios": {},
 }  # fmt: skip
 pytestmark = MARKS
@@ -75,7 +75,7 @@ def canary(cluster: Cluster, service: Service, tmp_path_factory: pytest.TempPath
 def test_choices_of_clients_decide_on_a_candidate(
     cluster: Cluster, registry: Any, service: Service, canary: Path, choices: str, train: int, decision: str
 ) -> None:
-    former = champion(registry)
+    previous = champion(registry)
     (before,) = service.models()
     another = ("--set", f"prepare_dataset.corpus.train={train}", "--resources", str(canary))
     with Load(service, CHOICES, before, choices):
@@ -85,5 +85,5 @@ def test_choices_of_clients_decide_on_a_candidate(
     candidate = registry.get_model_version_by_alias(MODEL, "candidate")
     assert candidate.tags["promotion"] == decision
     assert ("promote-2" in cluster.ran(run)) == (decision == "yes")
-    assert champion(registry) == (candidate.version if decision == "yes" else former)
+    assert champion(registry) == (candidate.version if decision == "yes" else previous)
     service.until(lambda answer: (answer["model"] == before) == (decision == "withdrawn"))

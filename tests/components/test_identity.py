@@ -91,7 +91,7 @@ def test_distributed_training_depends_on_the_code_that_its_nodes_run() -> None:
 
 @pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components() if not stage.side_effects])
 def test_a_cached_stage_reads_nothing_from_the_registry(stage: str) -> None:
-    """A champion, for example, is not a dependency: a cached report would compare with a former one."""
+    """A champion, for example, is not a dependency: a cached report would compare with a previous one."""
     files = sources(all_components()[stage]).files
     imported = {
         name

@@ -90,12 +90,12 @@ def test_dvc_repeats_the_stages_that_a_change_of_the_code_can_affect(checkout: P
         "bifocal/losses/triplet.py": ("margin: float = 0.2", "margin: float = 0.3"),
         "bifocal/report/style.css": ("", "/* a comment */"),
     }
-    former = {checkout / file: (checkout / file).read_text() for file in changes}
-    for path, (old, new) in zip(former, changes.values(), strict=True):
-        assert old in former[path]
-        path.write_text(former[path].replace(old, new, 1))
+    previous = {checkout / file: (checkout / file).read_text() for file in changes}
+    for path, (old, new) in zip(previous, changes.values(), strict=True):
+        assert old in previous[path]
+        path.write_text(previous[path].replace(old, new, 1))
     assert changed_stages(checkout) == {"train_embedding", "evaluate"}  # by the loss, and by the style
-    for path, text in former.items():
+    for path, text in previous.items():
         path.write_text(text)
 
 
@@ -118,9 +118,9 @@ def test_another_loss_reruns_training_and_its_dependents(checkout: Path) -> None
 
 def test_the_candidate_follows_the_parameters_back(checkout: Path) -> None:
     recipe = checkout / "small.yaml"
-    changed, former = recipe.read_text(), (ROOT / "tests" / "small.yaml").read_text()
-    assert changed != former
-    recipe.write_text(former)
+    changed, previous = recipe.read_text(), (ROOT / "tests" / "small.yaml").read_text()
+    assert changed != previous
+    recipe.write_text(previous)
     assert repro(checkout) == set(), "the run cache has all outputs"
     assert "bifocal version 1 has this model" in run(checkout, "python", "-m", "pipelines", "register", HOME)
     client = mlflow.MlflowClient(f"sqlite:///{checkout}/mlflow.db")

@@ -37,7 +37,7 @@ def test_invalid_policies_are_errors(changes: dict[str, object], expected: str, 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"least_searches": 5000}, "least_searches is 5000, at most searches, 2000"),
+        ({"min_searches": 5000}, "min_searches is 5000, at most searches, 2000"),
         ({"max_rises": {}, "max_drops": {}, "max_ratios": {}}, "name a condition"),
         ({"max_drops": {"clicks_": 0.1}}, "'relevance' or 'clicks'"),
     ],

@@ -2,7 +2,7 @@
 
     make rehearse-refresh [OBJECTS=100000]
 
-``AWS_ENDPOINT_URL`` and the keys of an account name a real server; without them, moto's server is started. The former
+``AWS_ENDPOINT_URL`` and the keys of an account name a real server; without them, moto's server is started. The previous
 collection has drawn vectors, and the ETags of the objects.
 """
 
@@ -94,7 +94,7 @@ def put_all(images: dict[str, int]) -> None:
         list(threads.map(put, images))
 
 
-def write_former(folder: Path, address: str, few: Collection) -> None:
+def write_previous(folder: Path, address: str, few: Collection) -> None:
     """Write a collection of all objects, by the model of another collection."""
     source = remote_source(address, folder.with_name("copy"), folder)
     model = few.description
@@ -103,7 +103,7 @@ def write_former(folder: Path, address: str, few: Collection) -> None:
     )
     vector = np.eye(model.dimension)[0]
     for entry, state in zip(source.entries, source.states(source.entries), strict=True):
-        digest = former_digest(entry.item_id)
+        digest = previous_digest(entry.item_id)
         writer.add(Item(entry.item_id, entry.image, digest, 8, 8, tuple(state.tolist())), vector)
     names = [entry.item_id for entry in source.entries]
     columns = {"item_id": names, format.FOLDER: [""] * len(names), format.DATE: pa.nulls(len(names), format.TIME)}
@@ -141,7 +141,7 @@ def test_a_refresh_costs_what_changed(
     monkeypatch.setattr(URLLib3Session, "send", lambda session, request: requests.send(session, request))
     options: dict[str, Any] = {"source": f"{server}/{FOLDER}", "items_per_shard": SHARD, "regions": False}
     embed(inputs, tmp_path / "few", **options | {"source": f"{server}/few"})
-    write_former(tmp_path / "former", f"{server}/{FOLDER}", Collection.open(tmp_path / "few"))
+    write_previous(tmp_path / "previous", f"{server}/{FOLDER}", Collection.open(tmp_path / "few"))
     changed = {f"{FOLDER}/{number:06d}.png": OBJECTS + number for number in range(0, CHANGED * 7, 7)}
     put_all(changed | {f"{FOLDER}/new-{number}.png": 3 * OBJECTS + number for number in range(NEW)})
     client = boto3.client("s3")
@@ -152,11 +152,11 @@ def test_a_refresh_costs_what_changed(
     requests.fail_after = (CHANGED + NEW) // 2
     start = time.monotonic()
     with pytest.raises(StorageError, match="Transferred files are kept"):
-        embed(inputs, tmp_path / "collection", former=str(tmp_path / "former"), **options)
+        embed(inputs, tmp_path / "collection", previous=str(tmp_path / "previous"), **options)
     failed = requests.taken()
     report("refresh, which failed", failed, start)
     requests.fail_after, start = sys.maxsize, time.monotonic()
-    metrics = embed(inputs, tmp_path / "collection", former=str(tmp_path / "former"), **options)
+    metrics = embed(inputs, tmp_path / "collection", previous=str(tmp_path / "previous"), **options)
     taken = requests.taken()
     report("its retry", taken, start)
     assert metrics["deleted"] == DELETED
@@ -166,10 +166,10 @@ def test_a_refresh_costs_what_changed(
     items = pq.read_table(tmp_path / "collection" / format.ITEMS, columns=["item_id", "sha256", "deleted"]).to_pylist()
     left = [item for item in items if not item["deleted"]]
     assert len(left) == OBJECTS + NEW - DELETED
-    assert sum(item["sha256"] != former_digest(item["item_id"]) for item in left) == CHANGED + NEW
+    assert sum(item["sha256"] != previous_digest(item["item_id"]) for item in left) == CHANGED + NEW
 
 
-def former_digest(item_id: str) -> str:
+def previous_digest(item_id: str) -> str:
     return hashlib.sha256(item_id.encode()).hexdigest()
 
 

@@ -40,7 +40,7 @@ def test_artifact_hash_depends_on_content_alone(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
 
 
-def test_former_artifact_stays_until_commit(tmp_path: Path) -> None:
+def test_previous_artifact_stays_until_commit(tmp_path: Path) -> None:
     write_artifact(tmp_path / "toy", "one")
     partial = open_partial(tmp_path / "toy", FINGERPRINT)
     (partial / "half.txt").write_text("h")

@@ -169,7 +169,7 @@ def test_recipes_and_settings_overlay_the_file(tmp_path: Path) -> None:
     assert found["toy"]["loss"] == {"name": "InfoNCELoss"}
 
 
-def test_named_part_replaces_the_former_arguments() -> None:
+def test_named_part_replaces_the_previous_arguments() -> None:
     base = {"part": {"name": "A", "of_a": 1}}
     for name in "AB":
         assert merge(base, {"part": {"name": name, "more": 2}}) == {"part": {"name": name, "more": 2}}

@@ -43,7 +43,7 @@ def compare_encoder(
 
     expected = scores if branch == "scores" else branch_module(model, branch, localizer)
     # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions do not.
-    return compare_graph(branch, file, expected, example, least_scale=1.0)
+    return compare_graph(branch, file, expected, example, min_scale=1.0)
 
 
 def compare_graph(
@@ -53,7 +53,7 @@ def compare_graph(
     example: Callable[[int, int], Sequence[Tensor]],
     *,
     lengths: Sequence[int] = LENGTHS,
-    least_scale: float = 1e-12,
+    min_scale: float = 1e-12,
 ) -> Iterator[Parity]:
     """Compare a graph with ``expected`` on ``example(batch, length)``, relative to the largest value of each output."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
@@ -65,7 +65,7 @@ def compare_graph(
                 values = expected(*inputs)
             outputs = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
             pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
-            differences = [relative_difference(output, value.numpy(), least_scale) for output, value in pairs]
+            differences = [relative_difference(output, value.numpy(), min_scale) for output, value in pairs]
             yield Parity(branch, batch, length, max(differences))
 
 
@@ -83,9 +83,9 @@ def check_parity(parities: Sequence[Parity], folder: Path, tolerance: float) -> 
 
 
 def relative_difference(
-    output: NDArray[np.floating], expected: NDArray[np.floating], least_scale: float = 1e-12
+    output: NDArray[np.floating], expected: NDArray[np.floating], min_scale: float = 1e-12
 ) -> float:
     """Return the largest difference over the largest expected value; infinity if ``output`` is not finite."""
     # A comparison with NaN is never true: without this check NaN would pass every tolerance.
     difference = float(np.abs(output - expected).max()) if np.isfinite(output).all() else float("inf")
-    return difference / max(float(np.abs(expected).max()), least_scale)
+    return difference / max(float(np.abs(expected).max()), min_scale)

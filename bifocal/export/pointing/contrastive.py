@@ -111,5 +111,5 @@ def _compare(backbone: OpenClipBackbone, head: MaskCLIP, folder: Path, seed: int
         return (tower.example(batch, length, generator)[0],)
 
     patches, phrases = Patches(backbone, head).eval(), PhraseTower(backbone).eval()
-    yield from compare_graph("patches", folder / PATCHES, patches, images, lengths=(1,), least_scale=1.0)
-    yield from compare_graph("phrases", folder / PHRASES, phrases, ids, least_scale=1.0)
+    yield from compare_graph("patches", folder / PATCHES, patches, images, lengths=(1,), min_scale=1.0)
+    yield from compare_graph("phrases", folder / PHRASES, phrases, ids, min_scale=1.0)

@@ -74,18 +74,18 @@ def align(hypothesis: MeteorSentence, reference: MeteorSentence) -> tuple[Sequen
     for i, stem in enumerate(hypothesis.stems):
         candidates = positions.get(stem, [])
         best: dict[tuple[int, int | None], _Alignment] = {}
-        for former in beam:
-            extended = [_Alignment(former.covered, None, former.matches, former.chunks, former.weight)]
+        for previous in beam:
+            extended = [_Alignment(previous.covered, None, previous.matches, previous.chunks, previous.weight)]
             extended += [
                 _Alignment(
-                    former.covered | 1 << j,
+                    previous.covered | 1 << j,
                     j,
-                    (*former.matches, (i, j)),
-                    former.chunks + (former.last is None or j != former.last + 1),
-                    former.weight + (EXACT if hypothesis.words[i] == reference.words[j] else STEM),
+                    (*previous.matches, (i, j)),
+                    previous.chunks + (previous.last is None or j != previous.last + 1),
+                    previous.weight + (EXACT if hypothesis.words[i] == reference.words[j] else STEM),
                 )
                 for j in candidates
-                if not former.covered >> j & 1
+                if not previous.covered >> j & 1
             ]
             for state in extended:
                 key = (state.covered, state.last)

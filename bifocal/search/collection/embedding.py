@@ -37,14 +37,14 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class CollectionEmbedder:
-    """Embeds a source into a collection; takes vectors over from ``former`` for images with equal id, SHA-256 and
+    """Embeds a source into a collection; takes vectors over from ``previous`` for images with equal id, SHA-256 and
     model. ``features`` replace images if the model was exported with them or reads only published features.
     """
 
     onnx: Path
     name: str
     source: Source
-    former: Collection | None = None
+    previous: Collection | None = None
     features: Features | None = None
     same_features: bool = False
     batch_size: int = 32
@@ -114,14 +114,14 @@ class CollectionEmbedder:
         return finished
 
     def _usable(self, description: Description) -> Collection | None:
-        if self.former is None:
+        if self.previous is None:
             return None
-        theirs = self.former.description
+        theirs = self.previous.description
         same = theirs.model.sha256 == description.model.sha256
         if not same or theirs.region_dimension != description.region_dimension:
-            log_line(f"{self.former.directory} is of another model, or has other regions: all images are embedded")
+            log_line(f"{self.previous.directory} is of another model, or has other regions: all images are embedded")
             return None
-        return self.former
+        return self.previous
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""An update of a collection: what it takes over from a former one, and from a killed run."""
+"""An update of a collection: what it takes over from a previous one, and from a killed run."""
 
 import hashlib
 from collections.abc import Collection as Container
@@ -46,7 +46,7 @@ class CollectionUpdate:
             self.rows, self.unchanged = _compare(self._items, stored, collection.deleted, entries, states)
 
     def item(self, position: int) -> Item:
-        """Return the former item of an entry, with the image and the state that the entry has now."""
+        """Return the previous item of an entry, with the image and the state that the entry has now."""
         entry, row = self._entries[position], int(self.rows[position])
         sha256, width, height = (self._values[name][row] for name in ("sha256", "width", "height"))
         return Item(entry.item_id, entry.image, sha256, width, height, self.state(position))
@@ -62,12 +62,12 @@ class CollectionUpdate:
         return tuple(self._states[position].tolist())
 
     def sha256(self, position: int) -> str | None:
-        """Return the SHA-256 of the former image of an entry; None for a new image."""
+        """Return the SHA-256 of the previous image of an entry; None for a new image."""
         row = self.rows[position]
         return None if row < 0 else str(self._values["sha256"][row])
 
     def dates(self) -> dict[int, datetime | None]:
-        """Return the former dates of unchanged entries, by their positions."""
+        """Return the previous dates of unchanged entries, by their positions."""
         if self.collection is None or META + DATE not in self.collection.items.column_names:
             return {}
         column = self.collection.items.column(META + DATE)
@@ -97,7 +97,7 @@ class CollectionUpdate:
         return [Item(**row) for row in self._items.take(pa.array(rows, pa.int64())).to_pylist()]
 
     def items(self, positions: NDArray[np.int64]) -> pa.Table:
-        """Return the former items of entries, with their present images, as a table of ``PART_SCHEMA``."""
+        """Return the previous items of entries, with their present images, as a table of ``PART_SCHEMA``."""
         table = self._items.take(pa.array(self.rows[positions]))
         images = pa.array([self._entries[position].image for position in positions.tolist()], pa.string())
         table = table.set_column(1, "image", images)
@@ -132,8 +132,8 @@ def _compare(
     found = pc.index_in(ids, value_set=items.column("item_id")).fill_null(-1).to_numpy()
     rows = np.where(np.append(deleted, True)[found], -1, found).astype(np.int64)
     given = pa.array([entry.sha256 for entry in entries], pa.string())
-    former = items.column("sha256").take(pa.array(rows, mask=rows < 0))
-    same_hash = pc.equal(given, former).fill_null(False).to_numpy()
+    previous = items.column("sha256").take(pa.array(rows, mask=rows < 0))
+    same_hash = pc.equal(given, previous).fill_null(False).to_numpy()
     # Without a hash of the source, the state of the file decides; an entry without a row has row -1 of no item.
     padded = np.append(stored, np.zeros((1, stored.shape[1]), np.int64), axis=0)[rows]
     same_file = (

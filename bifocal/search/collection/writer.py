@@ -117,11 +117,11 @@ class CollectionWriter:
         if len(self._items) == self.items_per_shard:
             self._flush()
 
-    def take_over(self, former: Path, number: int, items: pa.Table) -> None:
+    def take_over(self, previous: Path, number: int, items: pa.Table) -> None:
         """Link or copy a shard of another collection by the same model, without reading its vectors."""
         name = shard_name(len(self._parts))
         for folder in (VECTORS, *([REGIONS] if self.description.region_dimension is not None else [])):
-            for file in (former / folder).glob(f"{shard_name(number)}.*"):
+            for file in (previous / folder).glob(f"{shard_name(number)}.*"):
                 _link(file, self.directory / folder / f"{name}{file.name.removeprefix(shard_name(number))}")
         self._write_part(items)
 

@@ -20,7 +20,7 @@ class Rule:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     searches: Annotated[int, Ge(1)]
-    least_searches: Annotated[int, Ge(1)]
+    min_searches: Annotated[int, Ge(1)]
     error_rate: Annotated[float, Gt(0), Lt(0.5)]
     max_rises: dict[Literal["errors", "nothing_found"], Margin]
     max_drops: dict[Literal["relevance", "clicks"], Margin]
@@ -30,8 +30,8 @@ class Rule:
         """Raise ``ValueError`` if no condition is left, or the numbers of searches contradict each other."""
         if not self.conditions:
             raise ValueError("max_rises, max_drops and max_ratios are empty: name a condition")
-        if self.least_searches > self.searches:
-            raise ValueError(f"least_searches is {self.least_searches}, at most searches, {self.searches}")
+        if self.min_searches > self.searches:
+            raise ValueError(f"min_searches is {self.min_searches}, at most searches, {self.searches}")
 
     @property
     def conditions(self) -> int:
@@ -97,10 +97,10 @@ def decide(rule: Rule, report: Report) -> Decision:
     conditions = list(_conditions(rule, {m.name: m for m in report.metrics(rule.alpha, rule.searches)}))
     searches = min(report.counts_champion.searches.sum(), report.counts_candidate.searches.sum())
     failed = [condition.text for condition in conditions if condition.fails]
-    if failed and searches >= rule.least_searches:
+    if failed and searches >= rule.min_searches:
         return Decision("withdraw", failed, conditions)
     reasons = [condition.text for condition in conditions if not condition.holds]
-    needed = rule.least_searches if failed else rule.searches
+    needed = rule.min_searches if failed else rule.searches
     if searches < needed:
         reasons.insert(0, f"{searches:.0f} searches of one release, {needed} are needed")
     return Decision("wait" if reasons else "promote", reasons, conditions)

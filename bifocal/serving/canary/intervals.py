@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Interval = tuple[float, float]
-LEAST_GROUPS = 20
+MIN_GROUPS = 20
 """Fewer groups of clients give no interval."""
 
 
@@ -64,7 +64,7 @@ def _leave_out(sums: Array, counts: Array) -> Array:
 def _estimate(value: float, replicates: Array, used: Array, searches: float, alpha: float, planned: float) -> Estimate:
     replicates = replicates[used]
     groups = len(replicates)
-    if groups < LEAST_GROUPS or not np.isfinite(replicates).all():
+    if groups < MIN_GROUPS or not np.isfinite(replicates).all():
         return Estimate(value, None)
     error = math.sqrt((groups - 1) / groups * float(((replicates - replicates.mean()) ** 2).sum()))
     # If nothing was counted, the spread is zero. The spread of two events is used in its place.

@@ -51,12 +51,12 @@ def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
     for report in reports:
         write_text(folder / f"{report.id}.json", json.dumps(report.to_json()) + "\n")
     present = {report.id for report in reports}
-    former = [Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
-    former = [report for report in former if report.id not in present]
+    previous = [Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
+    previous = [report for report in previous if report.id not in present]
     if not reports:
         return []
     (first, *_) = reports
-    return [*reports, *(report for report in former if _comparable(report, first))]
+    return [*reports, *(report for report in previous if _comparable(report, first))]
 
 
 def _comparable(report: Report, other: Report) -> bool:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from bifocal.progress import log_line
 from components.cluster.clean.spec import CleanParams
-from runtime.mlflow.retention import delete_former_files, former_files, lineage
+from runtime.mlflow.retention import delete_previous_files, lineage, previous_files
 from runtime.retention import artifact_units, checkpoint_units, delete_unit, unneeded
 
 
@@ -16,10 +16,10 @@ def run(params: CleanParams) -> dict[str, float]:
     if params.model is not None:
         newest, days = policy.releases.versions, policy.releases.days
         needed = lineage(params.model, newest)
-        former = [(files, files.size()) for files in former_files(params.model, newest)]
+        previous = [(files, files.size()) for files in previous_files(params.model, newest)]
         if params.delete:
-            delete_former_files(params.model, newest, now, days)
-        for files, size in former:
+            delete_previous_files(params.model, newest, now, days)
+        for files, size in previous:
             due = files.is_due(now, days)
             since = "now" if files.since is None else f"{files.since:%Y-%m-%d}"
             found[act if due else "listed"] += size

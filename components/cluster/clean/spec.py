@@ -10,14 +10,14 @@ Days = Annotated[int, Field(ge=1, description="days without need or change")]
 
 
 class ReleasePolicy(StrictModel):
-    """Former releases of the registered model, and models of its former versions."""
+    """Previous releases of the registered model, and models of its previous versions."""
 
     days: Days
     versions: int = Field(ge=1, description="newest versions that keep their model, release and artifacts")
 
 
 class ArtifactPolicy(StrictModel):
-    """Artifacts of former runs."""
+    """Artifacts of previous runs."""
 
     days: Days
     newest: int = Field(ge=1, description="artifacts of each name that stay, for the cache of Kubeflow")

@@ -30,7 +30,7 @@ class MonitorPolicy(StrictModel):
     )
     keep_days: Annotated[int, Field(ge=0)] | None = Field(default=None, description="age at which it loses them")
     sample: SampleSizeParams
-    least_change: dict[str, Change] = Field(description="by name of a test, see ``bifocal.monitoring.TESTS``")
+    min_change: dict[str, Change] = Field(description="by name of a test, see ``bifocal.monitoring.TESTS``")
 
 
 class MonitorParams(Params):

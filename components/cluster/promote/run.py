@@ -106,11 +106,11 @@ def _notice(policy: PromotionPolicy, decision: PromotionDecision) -> str:
     """Return one sentence on a promoted or refused version."""
     candidate, champion = decision.record["candidate"], decision.record["champion"]
     verdict = "is the champion now" if decision.promoted else "was not promoted"
-    former = f", before it version {champion['version']}" if champion else ", the first one"
+    previous = f", before it version {champion['version']}" if champion else ", the first one"
     reasons = f": {'; '.join(decision.reasons)}" if decision.reasons else ""
     forced = f" (forced: {decision.record['forced']})" if decision.record["forced"] else ""
     name = f"bifocal promotion, version {candidate['version']} of {policy.model}"
-    return f"{name} {verdict}{former if decision.promoted else ''}{forced}{reasons}"
+    return f"{name} {verdict}{previous if decision.promoted else ''}{forced}{reasons}"
 
 
 def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:

@@ -23,7 +23,7 @@ def run(
     """Make the artifacts the release of the version in ``registration``, unless its release has the same contents."""
     registered = json.loads((registration / "registration.json").read_text())
     version = get_version_number(registered["model"], registered["version"])
-    logged = log_release(version, onnx, collection, index, embedding, former=registered.get("release"))
+    logged = log_release(version, onnx, collection, index, embedding, previous=registered.get("release"))
     digest = read_digest(version)
     change = "now has the release" if logged else "has no new images, and keeps the release"
     log_line(f"{version.model} version {version.number} {change} {digest[:12]}")

@@ -9,7 +9,7 @@ import pytest
 from bifocal.durable import append_line, new_folder, replace_file, write_once
 
 
-def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_previous_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("old")
 

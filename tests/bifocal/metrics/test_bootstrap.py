@@ -146,8 +146,8 @@ def test_a_year_of_looks_keeps_the_rate_of_false_promotions() -> None:
     gains = weekly_gains(years, looks, images, gain=0.0)
     spending = promoted(gains, look_level(rate, looks, [])).view(years, looks)
     assert float(spending.any(dim=1).double().mean()) <= rate
-    former = bootstrap_means(gains, torch.ones_like(gains), 400, seed=1).quantile(0.025, dim=0) > 0
-    assert float(former.view(years, looks).any(dim=1).double().mean()) > 3 * rate
+    previous = bootstrap_means(gains, torch.ones_like(gains), 400, seed=1).quantile(0.025, dim=0) > 0
+    assert float(previous.view(years, looks).any(dim=1).double().mean()) > 3 * rate
 
 
 def test_a_clear_gain_is_found_at_the_level_of_one_look() -> None:

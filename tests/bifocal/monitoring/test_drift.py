@@ -77,7 +77,7 @@ def test_each_change_is_reported_by_its_test(random: Generator) -> None:
 
 def test_certain_but_small_rise_is_not_reported(random: Generator) -> None:
     reference, week = observe(random), replace(observe(random), nothing_found=Count(60, 200))
-    (finding,) = [entry for entry in compare(reference, week, Thresholds(least_change={"nothing_found": 0.5}))
+    (finding,) = [entry for entry in compare(reference, week, Thresholds(min_change={"nothing_found": 0.5}))
                   if entry.name == "nothing_found"]  # fmt: skip
     assert finding.p_value < finding.level
     assert not finding.crossed

@@ -39,8 +39,8 @@ def test_better_model_is_accepted_and_an_equal_or_worse_one_is_not(
     better = decide(dataset, model(0.0), model(0.6))
     assert better.reasons == []
     assert better.record()["metrics"]["gain"] > 100
-    for former in (0.3, 0.0):
-        (reason, *_) = decide(dataset, model(0.3), model(former)).reasons
+    for previous in (0.3, 0.0):
+        (reason, *_) = decide(dataset, model(0.3), model(previous)).reasons
         assert "the gain in the recall sum is" in reason
         assert "more than 1 is required" in reason
 
@@ -75,22 +75,22 @@ def test_too_few_common_images_are_refused_with_the_reasons(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     known = model(0.6).evaluated_on
-    former = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][:5]))
-    result = decide(dataset, model(0.0), former)
+    previous = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][:5]))
+    result = decide(dataset, model(0.0), previous)
     assert result.reasons == [
         "25 of 50 test images can be compared, 40 are required; left out: 20 not in the test split of the other model; "
         "5 in the training of the other model"
     ]
     assert result.look is None
-    assert decide(dataset, model(0.0), former, min_images=20).reasons == []
+    assert decide(dataset, model(0.0), previous, min_images=20).reasons == []
 
 
 def test_a_renewed_test_split_is_compared_on_unseen_images(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     known = model(0.6).evaluated_on
-    former = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:]))
-    result = decide(dataset, model(0.0), former, unseen_images=True)
+    previous = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:]))
+    result = decide(dataset, model(0.0), previous, unseen_images=True)
     assert result.reasons == []
     assert result.test_set["left_out"] == {"in the training of the other model": 5}
     assert result.test_set["images"] == 45
@@ -145,8 +145,8 @@ def test_missing_and_dropped_metrics_fail_their_guards(
 
 def test_guard_allows_a_drop_only_if_its_bound_does(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
     """A drop of 2 points on 50 images, of which 49 changed, does not exclude a 10-point drop."""
-    former, other = pointing(dataset, 0.5), pointing(dataset, 0.52)
-    strong = replace(model(0.6), ranks=former)
+    previous, other = pointing(dataset, 0.5), pointing(dataset, 0.52)
+    strong = replace(model(0.6), ranks=previous)
     weak = replace(model(0.0), ranks=other.assign(rank=1 - other["rank"]))
     (reason,) = decide(dataset, weak, strong, max_drops={"pointing": 10.0}).reasons
     assert "pointing changes by -2.00" in reason

@@ -220,8 +220,8 @@ def weights(model: RankingModel) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-def changed(former: dict[str, Tensor], model: RankingModel) -> set[str]:
-    return {name.split(".")[0] for name, value in weights(model).items() if not torch.equal(value, former[name])}
+def changed(previous: dict[str, Tensor], model: RankingModel) -> set[str]:
+    return {name.split(".")[0] for name, value in weights(model).items() if not torch.equal(value, previous[name])}
 
 
 def test_a_frozen_backbone_does_not_change_and_a_phase_later_it_trains(
@@ -231,12 +231,12 @@ def test_a_frozen_backbone_does_not_change_and_a_phase_later_it_trains(
     monkeypatch.setattr("bifocal.ranking_heads.training.score", lambda predictions, metric: next(values))
     model = new_model()
     seen: list[tuple[float, float, set[str]]] = []
-    former = weights(model)
+    previous = weights(model)
 
     def record(row: dict[str, float]) -> None:
-        nonlocal former
-        seen.append((row["phase"], row["epoch"], changed(former, model)))
-        former = weights(model)
+        nonlocal previous
+        seen.append((row["phase"], row["epoch"], changed(previous, model)))
+        previous = weights(model)
 
     history = train(model, samples, tmp_path, [HEAD_ONLY, WHOLE], on_epoch=record)
     assert seen == [(0, 1, {"head"}), (1, 2, {"head"}), (1, 3, {"head", "backbone"})]
@@ -260,11 +260,11 @@ def test_the_learning_rate_of_a_module_has_its_factor(tmp_path: Path, samples: L
     steps: dict[float, dict[str, Tensor]] = {}
     for factor in (1.0, 0.25):
         model = new_model()
-        former = weights(model)
+        previous = weights(model)
         phase = RankingPhase(epochs=1, learning_rate=0.5, learning_rate_factors={"backbone": factor})
         options: dict[str, Any] = {"optimizer": "SGD", "batch_size": IMAGES, "precision": "float32"}
         train(model, samples, tmp_path / str(factor), [phase], **options)
-        steps[factor] = {name: value - former[name] for name, value in weights(model).items()}
+        steps[factor] = {name: value - previous[name] for name, value in weights(model).items()}
     for name in ("head.layers.0.weight", "backbone.network.network.conv1.0.weight"):
         factor = 0.25 if name.startswith("backbone") else 1.0
         torch.testing.assert_close(steps[0.25][name], factor * steps[1.0][name], atol=1e-7, rtol=1e-3)
@@ -300,10 +300,10 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path, samp
     for size in (None, 5):
         torch.manual_seed(0)
         model = RankingModel(MLPHead(4, 2, hidden=4), Pixelwise())
-        former = weights(model)
+        previous = weights(model)
         options: dict[str, Any] = {"optimizer": "SGD", "batch_size": IMAGES, "micro_batch_size": size}
         train(model, samples, tmp_path / str(size), [RankingPhase(epochs=1, learning_rate=10.0)], **options)
-        assert changed(former, model) == {"head", "backbone"}
+        assert changed(previous, model) == {"head", "backbone"}
         results.append(weights(model))
     for name, value in results[0].items():
         torch.testing.assert_close(results[1][name], value, atol=1e-6, rtol=1e-4)

@@ -52,8 +52,8 @@ def found_in(folder: Path, content: bytes) -> list[str]:
 
 def test_no_byte_of_a_deleted_item_stays_in_a_collection(vectors: NDArray[np.float16], tmp_path: Path) -> None:
     regions, secrets = write(tmp_path, vectors)
-    former = [found_in(tmp_path, vectors[row].tobytes()) for row in GONE]
-    assert former == [["00000.npy"], ["00000.npy"], ["00000.npy"], ["00002.npy"]]
+    previous = [found_in(tmp_path, vectors[row].tobytes()) for row in GONE]
+    assert previous == [["00000.npy"], ["00000.npy"], ["00000.npy"], ["00002.npy"]]
     description = delete(tmp_path, *(NAMES[row] for row in GONE))
     assert (description.items, description.deleted) == (COUNT - 4, 4)
     for row in GONE:
@@ -126,7 +126,7 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
     exact = SearchIndex(table, vectors, bias, IndexDescription(D, COUNT, hubness={"name": "CSLS"}))
     queries = np.random.default_rng(2).normal(size=(20, D))
     build_index(exact, IndexSettings(factory, recall=0.9), queries).write(tmp_path)
-    opened = SearchIndex.open(tmp_path)  # a process that still has the former files
+    opened = SearchIndex.open(tmp_path)  # a process that still has the previous files
     assert opened.keywords is not None
     assert opened.keywords.search("0003", 5).tolist() == [3]
     secrets = [vectors[row].tobytes() for row in GONE] + [bias[row].tobytes() for row in GONE]

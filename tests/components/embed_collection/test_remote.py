@@ -43,7 +43,7 @@ def test_a_refresh_reads_only_what_changed(
     inputs: dict[str, Path], photos: Path, names: list[str], faults: Faults, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    assert embed(inputs, tmp_path / "former", source=ADDRESS)["read"] == SCENES
+    assert embed(inputs, tmp_path / "previous", source=ADDRESS)["read"] == SCENES
     assert objects(faults) == [*names, "captions.csv"]
     put(names[2], (photos / names[7]).read_bytes())
     put("new.png", (photos / names[8]).read_bytes())
@@ -51,14 +51,14 @@ def test_a_refresh_reads_only_what_changed(
     boto3.client("s3").delete_object(Bucket="bucket", Key=f"photos/{names[1]}")
     faults.seen.clear()
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "pod"))  # the disk of another pod
-    metrics = embed(inputs, tmp_path / "collection", source=ADDRESS, former=str(tmp_path / "former"))
+    metrics = embed(inputs, tmp_path / "collection", source=ADDRESS, previous=str(tmp_path / "previous"))
     assert (metrics["read"], metrics["kept"], metrics["deleted"]) == (2, SCENES - 2, 1)
     assert objects(faults) == [names[2], "captions.csv", "new.png"]
     collection = Collection.open(tmp_path / "collection")
     rows = [collection.ids.index(name) for name in (names[2], names[7])]
     np.testing.assert_allclose(*collection.vectors[rows].astype(float), atol=1e-3)
     assert collection.captions(0) == ["a drawing"]
-    assert embed(inputs, tmp_path / "later", source=ADDRESS, former=str(tmp_path / "collection"))["read"] == 0
+    assert embed(inputs, tmp_path / "later", source=ADDRESS, previous=str(tmp_path / "collection"))["read"] == 0
     assert objects(faults) == []
 
 

@@ -57,7 +57,7 @@ def test_an_update_embeds_new_and_changed_images_alone(inputs: dict[str, Path], 
     (photos / names[0]).unlink()
     (photos / names[1]).write_bytes((photos / names[2]).read_bytes())
     (photos / "000.png").write_bytes((photos / names[3]).read_bytes())
-    metrics = embed(inputs, target, source=str(photos), former=str(target))
+    metrics = embed(inputs, target, source=str(photos), previous=str(target))
     assert [metrics[name] for name in ("items", "embedded", "kept", "deleted")] == [SCENES, 2, SCENES - 2, 1]
     collection = Collection.open(target)
     assert collection.ids == ["000.png", *names[1:], names[0]]
@@ -67,7 +67,7 @@ def test_an_update_embeds_new_and_changed_images_alone(inputs: dict[str, Path], 
     assert collection.regions(SCENES) is None
     (photos / names[0]).write_bytes((photos / names[1]).read_bytes())  # an image returns
     (photos / names[2]).write_bytes(b"damaged")
-    metrics = embed(inputs, target, source=str(photos), former=str(target))
+    metrics = embed(inputs, target, source=str(photos), previous=str(target))
     assert [metrics[name] for name in ("embedded", "kept", "deleted", "rejected")] == [1, SCENES - 1, 1, 1]
     embed(inputs, tmp_path / "fresh", source=str(photos))
     updated, fresh = Collection.open(target), Collection.open(tmp_path / "fresh")
@@ -82,7 +82,7 @@ def test_another_model_embeds_all_again(inputs: dict[str, Path], whole: Path, tm
     preprocessing = json.loads((partial / "preprocessing.json").read_text())
     (partial / "preprocessing.json").write_text(json.dumps(preprocessing, indent=1))
     artifacts.commit(partial, other, {})
-    metrics = embed(inputs | {"onnx": other}, tmp_path / "collection", former=str(whole))
+    metrics = embed(inputs | {"onnx": other}, tmp_path / "collection", previous=str(whole))
     assert (metrics["embedded"], metrics["kept"], metrics["deleted"]) == (SCENES, 0, 0)
 
 
@@ -92,10 +92,10 @@ def test_merged_shards_equal_the_unsharded_collection(
 ) -> None:
     removed = sorted(photos.iterdir())[-1]
     content = removed.read_bytes()
-    embed(inputs, tmp_path / "former", source=str(photos))
+    embed(inputs, tmp_path / "previous", source=str(photos))
     removed.unlink()
     (photos / "99.png").write_bytes(content)
-    changes = {"source": str(photos), "former": str(tmp_path / "former")}
+    changes = {"source": str(photos), "previous": str(tmp_path / "previous")}
     parts = [tmp_path / f"collection-{number}" for number in range(1, count + 1)]
     for number, part in enumerate(parts, start=1):
         embed(inputs, part, f"{number}/{count}", **changes)

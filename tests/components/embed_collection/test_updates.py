@@ -39,7 +39,7 @@ def write_as_before(file: Path, content: bytes) -> None:
 @pytest.mark.usefixtures("settled")
 def test_a_file_is_read_again_only_if_its_state_changed(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
     target, names = tmp_path / "collection", sorted(path.name for path in photos.iterdir())
-    changes = {"source": str(photos), "former": str(target)}
+    changes = {"source": str(photos), "previous": str(target)}
     assert embed(inputs, target, source=str(photos))["read"] == SCENES
     metrics = embed(inputs, target, **changes)
     assert (metrics["read"], metrics["kept"], metrics["embedded"]) == (0, SCENES, 0)
@@ -59,7 +59,7 @@ def test_a_later_run_with_the_same_images_writes_the_same_files(inputs: dict[str
     first, later = (tmp_path / run / "embed-collection" / "collection" for run in ("run-1", "run-2"))
     dataset = shutil.copytree(inputs["dataset"], tmp_path / "run-1" / "prepare-dataset" / "dataset")
     embed(inputs | {"dataset": dataset}, first)
-    metrics = embed({"dataset": dataset, "onnx": inputs["onnx"], "former": first}, later)  # as in the flow refresh
+    metrics = embed({"dataset": dataset, "onnx": inputs["onnx"], "previous": first}, later)  # as in the flow refresh
     assert (metrics["embedded"], metrics["kept"]) == (0, SCENES)
     assert artifact_hash(later) == artifact_hash(first)
     pulled = Collection.open(shutil.copytree(later, tmp_path / "artifacts" / "collection"))
@@ -70,9 +70,9 @@ def test_a_later_run_with_the_same_images_writes_the_same_files(inputs: dict[str
 def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
     for file in photos.iterdir():
         os.utime(file, (0, 0))  # the time of modification is old, the time of the change is not
-    embed(inputs, tmp_path / "former", source=str(photos))
-    assert not (tmp_path / "former" / format.STATES).exists()
-    metrics = embed(inputs, tmp_path / "collection", source=str(photos), former=str(tmp_path / "former"))
+    embed(inputs, tmp_path / "previous", source=str(photos))
+    assert not (tmp_path / "previous" / format.STATES).exists()
+    metrics = embed(inputs, tmp_path / "collection", source=str(photos), previous=str(tmp_path / "previous"))
     assert (metrics["read"], metrics["kept"]) == (SCENES, SCENES)
 
 
@@ -80,19 +80,19 @@ def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photo
 def test_whole_shards_are_linked_and_others_written_again(
     inputs: dict[str, Path], photos: Path, tmp_path: Path
 ) -> None:
-    former, target = tmp_path / "former", tmp_path / "collection"
-    embed(inputs, former, source=str(photos))
-    names = Collection.open(former).ids
-    removed = Collection.open(former).vectors[1].copy()
+    previous, target = tmp_path / "previous", tmp_path / "collection"
+    embed(inputs, previous, source=str(photos))
+    names = Collection.open(previous).ids
+    removed = Collection.open(previous).vectors[1].copy()
     (photos / names[1]).unlink()
     (photos / "00a.png").write_bytes((photos / names[2]).read_bytes())
-    metrics = embed(inputs, target, source=str(photos), former=str(former))
+    metrics = embed(inputs, target, source=str(photos), previous=str(previous))
     assert (metrics["read"], metrics["kept"], metrics["deleted"]) == (1, SCENES - 1, 1)
-    one, other = Collection.open(former), Collection.open(target)
+    one, other = Collection.open(previous), Collection.open(target)
     assert other.ids == [names[0], "00a.png", *names[2:], names[1]]
     assert other.description.shards == (SHARD, 3, SHARD)  # two linked shards, of which the second is small enough
     for folder, suffix in (("vectors", ""), ("regions", ""), ("regions", ".offsets"), ("regions", ".boxes")):
-        assert (target / folder / f"00000{suffix}.npy").samefile(former / folder / f"00001{suffix}.npy")
+        assert (target / folder / f"00000{suffix}.npy").samefile(previous / folder / f"00001{suffix}.npy")
     assert not any((np.load(file) == removed).all(axis=1).any() for file in (target / "vectors").iterdir())
     for name in names[2:]:
         rows = one.ids.index(name), other.ids.index(name)
@@ -105,16 +105,16 @@ def test_whole_shards_are_linked_and_others_written_again(
 def test_a_deletion_leaves_the_linked_shards_of_other_collections(
     inputs: dict[str, Path], photos: Path, tmp_path: Path
 ) -> None:
-    former, target = tmp_path / "former", tmp_path / "collection"
-    embed(inputs, former, source=str(photos))
-    embed(inputs, target, source=str(photos), former=str(former))
-    before = Collection.open(former).vectors[:].copy()
+    previous, target = tmp_path / "previous", tmp_path / "collection"
+    embed(inputs, previous, source=str(photos))
+    embed(inputs, target, source=str(photos), previous=str(previous))
+    before = Collection.open(previous).vectors[:].copy()
     name = Collection.open(target).ids[0]
     with change(target) as changed:
         delete_from_collection(changed, target, [name])
     assert name not in pq.read_table(target / format.STATES)["item_id"].to_pylist()
-    np.testing.assert_array_equal(Collection.open(former).vectors[:], before)
-    assert embed(inputs, target, source=str(photos), former=str(target))["embedded"] == 1  # its file is still there
+    np.testing.assert_array_equal(Collection.open(previous).vectors[:], before)
+    assert embed(inputs, target, source=str(photos), previous=str(target))["embedded"] == 1  # its file is still there
 
 
 @pytest.mark.usefixtures("settled")
@@ -124,7 +124,7 @@ def test_merged_shards_know_the_states_of_all_files(inputs: dict[str, Path], pho
         embed(inputs, part, f"{number}/2", source=str(photos))
     merged = {f"shard_{number}": part for number, part in enumerate(parts)}
     run_stage(Job(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS))
-    metrics = embed(inputs, tmp_path / "updated", source=str(photos), former=str(tmp_path / "merged"))
+    metrics = embed(inputs, tmp_path / "updated", source=str(photos), previous=str(tmp_path / "merged"))
     assert (metrics["read"], metrics["kept"]) == (0, SCENES)
 
 

@@ -82,7 +82,7 @@ def test_splits_of_two_buckets_are_read_from_both(s3: None, tmp_path: Path, monk
     (tmp_path / "dataset").mkdir()
     run(params, dataset=tmp_path / "dataset")
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "second"))
-    monkeypatch.setattr(remote_files, "_fetch", None)  # the former function is restored after the test
+    monkeypatch.setattr(remote_files, "_fetch", None)  # the previous function is restored after the test
     fetch_remote_files()
     tables = read_dataset(tmp_path / "dataset")
     paths = [tables.image_path(name) for name in tables.images["image_id"]]

@@ -71,7 +71,7 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
             raise KeyboardInterrupt
         return decode(self, file, max_pixels)
 
-    monkeypatch.setattr(index_folder, "LEAST_SHARD", 2)
+    monkeypatch.setattr(index_folder, "MIN_SHARD", 2)
     monkeypatch.setattr(index_folder, "BATCH", 1)
     monkeypatch.setattr(ImageVectors, "decode", stop_at_six)
     result = command("index", pictures, "--run", run, "--folder", target)

@@ -50,10 +50,10 @@ def test_a_query_without_a_relevant_image_shows_the_closest(run: Path, command: 
 
 
 def test_a_run_without_an_index_is_named(run: Path, command: Command, tmp_path: Path) -> None:
-    former = tmp_path / "former"
-    former.mkdir()
-    shutil.copy(run / "params.yaml", former)
-    result = command("search", "a red star", "--run", former)
+    previous = tmp_path / "previous"
+    previous.mkdir()
+    shutil.copy(run / "params.yaml", previous)
+    result = command("search", "a red star", "--run", previous)
     assert "has no index: its training is not complete, its model is of late interaction, or a version before" in str(
         result.exception
     )

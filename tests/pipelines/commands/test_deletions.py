@@ -95,17 +95,17 @@ def test_a_deletion_is_final_for_every_version_and_reaches_other_services(
 def test_a_refresh_does_not_overwrite_a_release_that_changed_since(runs: tuple[Path, Path]) -> None:
     first, version = runs[0], find_version("bifocal", artifact_hash(runs[0] / ONNX))
     parts = [first / part for part in (ONNX, COLLECTION, INDEX, EMBEDDING)]
-    former = read_digest(version)
+    previous = read_digest(version)
     for number in ("00001", "00002"):
         delete(first, number)
         if number == "00001":
-            assert log_release(version, *parts, former=former)
+            assert log_release(version, *parts, previous=previous)
     changed = read_digest(version)
-    with pytest.raises(OSError, match=f"has the release {changed[:12]} since, in place of {former[:12]}: another"):
-        log_release(version, *parts, former=former)
+    with pytest.raises(OSError, match=f"has the release {changed[:12]} since, in place of {previous[:12]}: another"):
+        log_release(version, *parts, previous=previous)
     assert read_digest(version) == changed
-    log_release(version, *parts, former=changed)
-    assert read_digest(version) not in (former, changed)
+    log_release(version, *parts, previous=changed)
+    assert read_digest(version) not in (previous, changed)
 
 
 def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refreshed(runs: tuple[Path, Path]) -> None:

@@ -253,7 +253,7 @@ def test_thresholds_are_checked(built: World, tmp_path: Path) -> None:
     text = THRESHOLDS.read_text()
     for old, new, message in (
         ("permutations: 1999", "permutations: 200", "permutations is 200"),
-        ("  queries: 0.001", "  sentences: 0.001", "least_change.sentences"),
+        ("  queries: 0.001", "  sentences: 0.001", "min_change.sentences"),
     ):
         file.write_text(text.replace(old, new))
         with pytest.raises(ValueError, match=message):

@@ -70,7 +70,7 @@ def test_refresh_embeds_with_the_released_model_and_takes_over_its_vectors(tmp_p
         for inputs in [engine.messages[step]["inputs"]]
     }
     fetched = "fetch-release"
-    assert given["embed_collection"] == {"dataset": "prepare-dataset", "onnx": fetched, "former": fetched}
+    assert given["embed_collection"] == {"dataset": "prepare-dataset", "onnx": fetched, "previous": fetched}
     assert given["build_index"]["embedding"] == given["build_index"]["onnx"] == fetched
     assert given["release"]["registration"] == fetched
     assert given["release"]["collection"] == "embed-collection"

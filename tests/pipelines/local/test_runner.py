@@ -128,12 +128,12 @@ def test_another_image_runs_every_step_again(tmp_path: Path) -> None:
 
 
 def test_interrupt_kills_the_running_step_and_starts_no_other(tmp_path: Path) -> None:
-    engine, former = InterruptedEngine(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    engine, previous = InterruptedEngine(), signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             execute(tmp_path, engine)
     finally:
-        signal.signal(signal.SIGINT, former)
+        signal.signal(signal.SIGINT, previous)
     assert len(engine.started) == 1
     assert engine.killed.is_set()
 

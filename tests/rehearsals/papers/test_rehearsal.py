@@ -83,7 +83,7 @@ def test_losses_are_compared_within_a_phase() -> None:
     assert phase_losses(history) == [(3.0, 1.0), (2.0, 2.5)]
 
 
-def test_the_table_replaces_the_former_one(tmp_path: Path) -> None:
+def test_the_table_replaces_the_previous_one(tmp_path: Path) -> None:
     page = tmp_path / "papers.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     outcome = Outcome(

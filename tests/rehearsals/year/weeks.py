@@ -1,7 +1,7 @@
 """The weeks of the year: servers, the archive, the champion, and the events of each week.
 
 Each week, 60 images come in 12 albums, the champion gets a release with them, a new version is registered, released and
-promoted, an item is deleted over HTTP, the monitor compares the week, and ``clean --delete`` deletes former files. In
+promoted, an item is deleted over HTTP, the monitor compares the week, and ``clean --delete`` deletes previous files. In
 some weeks a replica or MLflow's server is killed, a promotion is killed between its aliases, a promotion is rolled
 back, a canary decides, or the database and the files of MLflow are lost and restored by the commands of docs/mlflow.md.
 
@@ -34,7 +34,7 @@ from tests.rehearsals.year.operation import ALBUM, ALBUMS, DAYS, FIRST_ALBUMS, F
 SEARCHES, REFERENCE_QUERIES = 200, 120
 KILLED_REPLICA, KILLED_REGISTRY, KILLED_PROMOTION = range(3, 53, 6), range(4, 53, 24), range(6, 53, 25)
 ROLLBACK, CANARY, RESTORE = range(5, 53, 12), range(2, 53, 20), (7,)
-RULE = {"searches": 150, "least_searches": 50, "error_rate": 0.05, "max_rises": {"errors": 0.1, "nothing_found": 0.1},
+RULE = {"searches": 150, "min_searches": 50, "error_rate": 0.05, "max_rises": {"errors": 0.1, "nothing_found": 0.1},
         "max_drops": {}, "max_ratios": {}}  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Former releases and models in a real registry: random moves of aliases, killed deletions, and what services read."""
+"""Previous releases and models in a real registry: random moves of aliases, killed deletions, reads of services."""
 
 import random
 from contextlib import suppress
@@ -13,7 +13,7 @@ from runtime.mlflow import get_version_number, retention, reuse_version
 from runtime.mlflow.connection import connect
 from runtime.mlflow.registry import DELETED_TAG, EVALUATION_DIR, ONNX_TAG, RELEASE_TAG
 from runtime.mlflow.releases import read_digest
-from runtime.mlflow.retention import delete_former_files, former_files, lineage
+from runtime.mlflow.retention import delete_previous_files, lineage, previous_files
 
 MODEL, NEWEST, DAYS = "kept", 1, 3
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,7 +53,7 @@ def reuse() -> int | None:
 
 def clean_twice(now: datetime) -> None:
     for later in (0, DAYS):
-        delete_former_files(MODEL, NEWEST, now + timedelta(days=later), DAYS)
+        delete_previous_files(MODEL, NEWEST, now + timedelta(days=later), DAYS)
 
 
 def release(client: MlflowClient, number: str, digest: str) -> None:
@@ -74,11 +74,11 @@ def test_releases_without_need_are_deleted_some_days_later(client: MlflowClient)
     release(client, first, "tuesday")
     release(client, second, "second")
     client.set_registered_model_alias(MODEL, "champion", first)
-    assert [found.digest for found in former_files(MODEL, NEWEST)] == ["monday"]
-    assert former_files(MODEL, NEWEST)[0].size() == 2 * len("monday")
-    assert delete_former_files(MODEL, NEWEST, NOW, DAYS) == []  # a service may still read it
-    assert delete_former_files(MODEL, NEWEST, NOW + timedelta(days=2), DAYS) == []
-    (deleted,) = delete_former_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)
+    assert [found.digest for found in previous_files(MODEL, NEWEST)] == ["monday"]
+    assert previous_files(MODEL, NEWEST)[0].size() == 2 * len("monday")
+    assert delete_previous_files(MODEL, NEWEST, NOW, DAYS) == []  # a service may still read it
+    assert delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=2), DAYS) == []
+    (deleted,) = delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)
     assert deleted.digest == "monday"
     assert (files(client, first), files(client, second)) == ({"tuesday"}, {"second"})
     assert lineage(MODEL, NEWEST) == {"one", "two"}
@@ -90,17 +90,17 @@ def test_a_release_that_is_needed_again_is_not_due(client: MlflowClient) -> None
     first = version(client)
     release(client, first, "monday")
     version(client)
-    delete_former_files(MODEL, NEWEST, NOW, DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW, DAYS)
     client.set_registered_model_alias(MODEL, "previous", first)  # a rollback target
-    delete_former_files(MODEL, NEWEST, NOW + timedelta(days=9), DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=9), DAYS)
     client.delete_registered_model_alias(MODEL, "previous")
-    delete_former_files(MODEL, NEWEST, NOW + timedelta(days=10), DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=10), DAYS)
     assert files(client, first) == {"monday"}, "it was needed until now"
     waiting = version(client, promotion="accepted")
     release(client, waiting, "waiting")
     version(client)
-    delete_former_files(MODEL, NEWEST, NOW + timedelta(days=20), DAYS)
-    delete_former_files(MODEL, NEWEST, NOW + timedelta(days=30), DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=20), DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=30), DAYS)
     assert (files(client, first), files(client, waiting)) == (set(), {"waiting"})
     assert RELEASE_TAG not in client.get_model_version(MODEL, first).tags, "no service loads a deleted release"
 
@@ -117,13 +117,13 @@ def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay
     client.log_metric(run_id, "recall", 0.5)
     client.set_registered_model_alias(MODEL, "champion", numbers[0])
     client.copy_model_version(f"models:/{MODEL}/{numbers[1]}", "production")
-    assert [str(found) for found in former_files(MODEL, NEWEST)] == [f"model of version {numbers[2]}"]
-    assert former_files(MODEL, NEWEST)[0].size() == len("onnx-2")
+    assert [str(found) for found in previous_files(MODEL, NEWEST)] == [f"model of version {numbers[2]}"]
+    assert previous_files(MODEL, NEWEST)[0].size() == len("onnx-2")
     assert lineage(MODEL, NEWEST) == {"onnx-0", "waiting", "newest"}
-    assert delete_former_files(MODEL, NEWEST, NOW, DAYS) == []
-    assert delete_former_files(MODEL, NEWEST, NOW + timedelta(days=2), DAYS) == []
-    assert len(delete_former_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)) == 1
-    assert former_files(MODEL, NEWEST) == []
+    assert delete_previous_files(MODEL, NEWEST, NOW, DAYS) == []
+    assert delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=2), DAYS) == []
+    assert len(delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)) == 1
+    assert previous_files(MODEL, NEWEST) == []
     assert models(client, numbers) == [*numbers[:2], *numbers[3:]]
     kept = client.get_model_version(MODEL, numbers[2])
     assert kept.tags == {ONNX_TAG: "onnx-2", "promotion": "no", DELETED_TAG: (NOW + timedelta(days=3)).isoformat()}
@@ -131,7 +131,7 @@ def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay
     assert [entry.path for entry in client.list_artifacts(run_id)] == [EVALUATION_DIR]
     listed = list[str]()
     monkeypatch.setattr(MlflowClient, "list_artifacts", lambda self, run_id, *_: listed.append(run_id) or [])
-    assert former_files(MODEL, NEWEST) == []
+    assert previous_files(MODEL, NEWEST) == []
     assert len(listed) == len(numbers) - 1, "a version without files needs no request"
     assert run_id not in listed
 
@@ -164,7 +164,7 @@ def test_a_model_that_is_registered_during_its_deletion_stays_or_is_registered_a
 ) -> None:
     number = model_version(client, "onnx")
     version(client)
-    delete_former_files(MODEL, NEWEST, NOW, DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW, DAYS)
     reused = list[int | None]()
 
     def set_tag(self: MlflowClient, model: str, version: str, key: str, value: str) -> None:
@@ -176,7 +176,7 @@ def test_a_model_that_is_registered_during_its_deletion_stays_or_is_registered_a
 
     original = MlflowClient.set_model_version_tag
     monkeypatch.setattr(MlflowClient, "set_model_version_tag", set_tag)
-    delete_former_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)
     assert reused == [None if tagged else int(number)]
     assert models(client, [number]) == ([] if tagged else [number])
     assert (DELETED_TAG in client.get_model_version(MODEL, number).tags) is tagged
@@ -187,10 +187,10 @@ def test_a_model_that_is_deleted_during_its_registration_is_registered_again(
 ) -> None:
     number = model_version(client, "onnx")
     version(client)
-    delete_former_files(MODEL, NEWEST, NOW, DAYS)
+    delete_previous_files(MODEL, NEWEST, NOW, DAYS)
 
     def set_alias(self: MlflowClient, model: str, alias: str, version: str) -> None:
-        delete_former_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)
+        delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=3), DAYS)
         original(self, model, alias, version)
 
     original = MlflowClient.set_registered_model_alias
@@ -223,7 +223,7 @@ def test_random_moves_and_killed_deletions_lose_no_file_of_an_alias(
                 if action == "killed":  # after the tag of the release or of the version, before the files are deleted
                     patch.setattr(retention, "get_artifact_repository", killed)
                 with suppress(KeyboardInterrupt):
-                    delete_former_files(MODEL, NEWEST, now, DAYS)
+                    delete_previous_files(MODEL, NEWEST, now, DAYS)
         now += timedelta(days=1)
         for number in map(str, client.get_registered_model(MODEL).aliases.values()):
             digest = client.get_model_version(MODEL, number).tags[RELEASE_TAG]
@@ -232,7 +232,7 @@ def test_random_moves_and_killed_deletions_lose_no_file_of_an_alias(
             run_id = client.get_model_version(MODEL, number).run_id
             assert mlflow.artifacts.load_text(f"runs:/{run_id}/releases/{digest}/release.json") == digest
     for _ in range(2):
-        delete_former_files(MODEL, NEWEST, now, DAYS)
+        delete_previous_files(MODEL, NEWEST, now, DAYS)
         now += timedelta(days=4)
     aliases = set(client.get_registered_model(MODEL).aliases.values())
     assert sum(len(files(client, number)) for number in numbers) <= len(aliases) + NEWEST

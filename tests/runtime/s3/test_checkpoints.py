@@ -100,7 +100,7 @@ def test_copy_has_only_the_current_files_and_changed_files_are_uploaded_alone(fa
     assert restored == {"best": "1", "last": "2"}
 
 
-def test_interrupted_upload_leaves_the_former_copy(faults: Faults, tmp_path: Path) -> None:
+def test_interrupted_upload_leaves_the_previous_copy(faults: Faults, tmp_path: Path) -> None:
     first = RemoteCheckpoints("s3://bucket/run", {"model": tmp_path / "one"}, seconds=0)
     write(tmp_path / "one", best="1", last="1")
     first(is_last=True)

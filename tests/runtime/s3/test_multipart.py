@@ -79,10 +79,10 @@ def test_upload_that_failed_after_every_attempt_is_resumed(faults: Faults, folde
 
 def test_resumed_upload_of_another_file_stores_its_own_hash(faults: Faults, folder: Path) -> None:
     client = boto3.client("s3")
-    former = client.create_multipart_upload(**OBJECT, Metadata={"sha256": "former"}, ChecksumAlgorithm="SHA256")
+    previous = client.create_multipart_upload(**OBJECT, Metadata={"sha256": "previous"}, ChecksumAlgorithm="SHA256")
     data = (folder / "file").read_bytes()
-    client.upload_part(**OBJECT, UploadId=former["UploadId"], PartNumber=1, Body=data[:PART])
-    client.upload_part(**OBJECT, UploadId=former["UploadId"], PartNumber=2, Body=b"former" * PART)
+    client.upload_part(**OBJECT, UploadId=previous["UploadId"], PartNumber=1, Body=data[:PART])
+    client.upload_part(**OBJECT, UploadId=previous["UploadId"], PartNumber=2, Body=b"previous" * PART)
     faults.seen.clear()
     upload_parts(client, folder / "file", "bucket", "big/file", metadata={"sha256": "present"}, part_bytes=PART)
     stored = client.get_object(**OBJECT)

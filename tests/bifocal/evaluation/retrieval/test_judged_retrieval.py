@@ -28,7 +28,7 @@ def numbered(subject: Subject) -> Subject:
         ),
     )
     result = replace(subject)
-    # The stores know the former ids.
+    # The stores know the previous ids.
     result.__dict__.update({"split": renamed, "pairs": subject.pairs, "embeddings": subject.embeddings})
     return result
 

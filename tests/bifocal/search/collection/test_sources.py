@@ -61,22 +61,22 @@ def test_unchanged_files_keep_their_date_and_are_not_opened(
     source = files_source(photos, tmp_path / "new")
     states = np.arange(4 * len(source.entries), dtype=np.int64).reshape(-1, 4) + 1
     writer = CollectionWriter(
-        tmp_path / "former", Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None)
+        tmp_path / "previous", Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None)
     )
     for entry, state in zip(source.entries, states, strict=True):
         item = Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist()))
         writer.add(item, np.array([1.0, 0.0]))
-    former = with_origins(source, source.entries)
-    writer.finish(metadata=former)
+    previous = with_origins(source, source.entries)
+    writer.finish(metadata=previous)
     states[2] += 1
     opened: list[str] = []
     monkeypatch.setattr(sources_module, "date_taken", lambda file: opened.append(file.name))
-    update = CollectionUpdate(Collection.open(tmp_path / "former"), source.entries, states)
+    update = CollectionUpdate(Collection.open(tmp_path / "previous"), source.entries, states)
     found = with_origins(source, source.entries, update.dates())
     assert found is not None
-    assert former is not None
+    assert previous is not None
     assert opened == [Path(source.entries[2].item_id).name]
-    assert found["date"].to_pylist()[:2] == former["date"].to_pylist()[:2]
+    assert found["date"].to_pylist()[:2] == previous["date"].to_pylist()[:2]
 
 
 def test_columns_of_the_user_stay(photos: Path) -> None:

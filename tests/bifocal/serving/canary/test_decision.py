@@ -12,7 +12,7 @@ from tests.bifocal.serving.canary.reports import BAD, GOOD, RELEASES, report_of
 
 RULE = Rule(
     searches=2000,
-    least_searches=200,
+    min_searches=200,
     error_rate=0.05,
     max_rises={"errors": 0.005, "nothing_found": 0.03},
     max_drops={"relevance": 0.03},
@@ -68,7 +68,7 @@ def test_clicks_decide_if_the_rule_names_them_and_clients_send_them() -> None:
 
 
 def test_a_rule_that_cannot_decide_is_refused() -> None:
-    with pytest.raises(ValueError, match="least_searches is 5000, at most searches, 2000"):
-        replace(RULE, least_searches=5000)
+    with pytest.raises(ValueError, match="min_searches is 5000, at most searches, 2000"):
+        replace(RULE, min_searches=5000)
     with pytest.raises(ValueError, match="name a condition"):
         replace(RULE, max_rises={}, max_drops={}, max_ratios={})

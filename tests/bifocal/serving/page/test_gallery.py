@@ -45,7 +45,7 @@ def test_rows_fill_the_width_and_keep_the_shapes(page: Page) -> None:
     for number, row in enumerate(rows):
         widths = [after - left - 6 for left, after in pairwise(row["lefts"])]
         assert row["height"] <= 200
-        assert row["top"] == sum(former["height"] + 6 for former in rows[:number])
+        assert row["top"] == sum(previous["height"] + 6 for previous in rows[:number])
         for width, shape in zip(widths, shapes[row["first"] : row["end"]], strict=True):
             assert width == pytest.approx(shape * row["height"], abs=1.5 + 0.5 * shapes[0] * len(widths))
         assert row["lefts"][-1] == 706 or row is rows[-1]

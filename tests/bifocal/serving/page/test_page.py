@@ -45,7 +45,7 @@ def test_an_address_is_a_permalink(page: Page, browser: Browser) -> None:
     search(page, QUERY)
     page.locator(".card").nth(2).click()
     expect(page.locator("#sentence button").first).to_be_visible()
-    title, former = page.text_content("#detail-title"), ids(page)[:10]
+    title, previous = page.text_content("#detail-title"), ids(page)[:10]
     phone = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
     with phone as context:
         other = context.new_page()
@@ -55,7 +55,7 @@ def test_an_address_is_a_permalink(page: Page, browser: Browser) -> None:
         assert not violations(other)
         assert other.evaluate("document.documentElement.scrollWidth") <= 390
         other.keyboard.press("Escape")
-        assert ids(other)[:10] == former
+        assert ids(other)[:10] == previous
         assert not violations(other)
     page.go_back()
     expect(page.locator("#detail")).to_be_hidden()

@@ -28,11 +28,11 @@ def test_a_refresh_keeps_the_counts_and_another_version_begins_anew() -> None:
     assert other.id != refreshed.id
 
 
-def test_the_report_before_the_first_search_is_not_of_a_former_candidate() -> None:
+def test_the_report_before_the_first_search_is_not_of_a_previous_candidate() -> None:
     comparison = new_comparison()
-    former = comparison._report(release(1, "monday"), release(2, "monday"))
+    previous = comparison._report(release(1, "monday"), release(2, "monday"))
     comparison.reloader = SimpleNamespace(loaded=None)
-    assert comparison.report is former  # the last counts, after the end of the comparison
+    assert comparison.report is previous  # the last counts, after the end of the comparison
     comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(model=release(3, "tuesday")))
     found = comparison.report
     assert (found.champion.version, found.candidate.version) == (2, 3)

@@ -180,14 +180,14 @@ def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is
     run_folder: Path, tmp_path: Path
 ) -> None:
     index_of_collection(Collection.open(run_folder / COLLECTION), None).write(tmp_path)
-    former = RunSource(run_folder, index=tmp_path).load()
+    previous = RunSource(run_folder, index=tmp_path).load()
     folder = Path(shutil.copytree(run_folder / COLLECTION, tmp_path / "collection"))
     rows = pq.read_table(folder / ITEMS).to_pandas()
     first = rows["item_id"] == "test-00011"
     rows.loc[first, "deleted"] = True
     rows.loc[first, ["shard", "row"]] = -1
     schema = pq.read_schema(folder / ITEMS)
-    pq.write_table(type(former.index.items).from_pandas(rows, schema, preserve_index=False), folder / ITEMS)
+    pq.write_table(type(previous.index.items).from_pandas(rows, schema, preserve_index=False), folder / ITEMS)
     description = json.loads((folder / DESCRIPTION).read_text())
     (folder / DESCRIPTION).write_text(json.dumps(description | {"items": 255, "deleted": 1}))
     source = RunSource(run_folder, folder, tmp_path)
@@ -200,4 +200,4 @@ def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is
             assert "test-00011" not in found
         for path in ("item", "thumbnail"):
             assert opened.get(f"/api/v1/{path}?id=test-00011").status_code == 404
-    assert "test-00011" in former.index
+    assert "test-00011" in previous.index

@@ -113,7 +113,7 @@ def test_model_and_collection_are_replaced_together_without_a_failed_request(
     assert {prefix for _, answer in load.answers for prefix in found(answer)[0]} == {"test", "other"}
 
 
-def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, changing: Path) -> None:
+def test_a_damaged_collection_leaves_the_previous_one_in_use(server: Server, changing: Path) -> None:
     description = changing / "artifacts" / "collection" / "collection.json"
     content = description.read_text()
     description.write_text(content.replace('"sha256": "', '"sha256": "0'))
@@ -134,7 +134,7 @@ def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, chang
 def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
     server: Server, changing: Path, tmp_path: Path
 ) -> None:
-    former = shutil.copytree(changing / COLLECTION, tmp_path / "former")
+    previous = shutil.copytree(changing / COLLECTION, tmp_path / "previous")
     deleted = server.search(**json.loads(QUERY))["results"][0]["id"]
     server.get(f"/api/v1/thumbnail?id={deleted}")
     with Load(server) as load:
@@ -151,7 +151,7 @@ def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
     for mode in ("hybrid", "regions"):
         assert deleted not in [result["id"] for result in server.search(text="a red star", mode=mode, k=100)["results"]]
     shutil.rmtree(changing / COLLECTION)
-    former.rename(changing / COLLECTION)
+    previous.rename(changing / COLLECTION)
     while server.get(f"/api/v1/thumbnail?id={deleted}")[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -212,12 +212,12 @@ def test_deletions_survive_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> No
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """Fail to write beyond ``size`` bytes of a file, as on a full disk."""
-    former, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, former[1]))
+    previous, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, previous[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+        resource.setrlimit(resource.RLIMIT_FSIZE, previous)
         signal.signal(signal.SIGXFSZ, handler)
 
 

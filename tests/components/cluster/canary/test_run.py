@@ -19,7 +19,7 @@ from tests.components.cluster.promote.versions import POLICY, decisions, registe
 from tests.runtime.notice_servers import web_hook
 
 RULE: dict[str, Any] = {
-    "searches": 2000, "least_searches": 200, "error_rate": 0.05, "max_rises": {"errors": 0.005},
+    "searches": 2000, "min_searches": 200, "error_rate": 0.05, "max_rises": {"errors": 0.005},
     "max_drops": {"relevance": 0.03}, "max_ratios": {"latency_p50": 1.5},
 }  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_the_step_waits_keeps_counts_over_restarts_and_decides(
         assert looks == [600.0, 600.0, 600.0]
         (notice,) = notices
         assert "version 2 of bifocal: no decision after 0.5 hours: 1500 searches of one release" in notice
-        # The step and all replicas were restarted: the former counts are on S3.
+        # The step and all replicas were restarted: the previous counts are on S3.
         record = decide(registration, report_of(GOOD, GOOD, 300), report_of(GOOD, GOOD, 300))
         assert record["verdict"] == "promote"
         assert sum(record["counts_candidate"]["searches"]) == 2100

@@ -142,8 +142,8 @@ def test_a_champion_of_an_earlier_version_is_replaced_by_force(
 ) -> None:
     register(tmp_path / "a", dataset, 0.6)
     decide(artifacts)
-    former = Path(mlflow.MlflowClient().get_model_version(POLICY.model, "1").source.removeprefix("file://"))
-    (former / "parity.csv").unlink()
+    previous = Path(mlflow.MlflowClient().get_model_version(POLICY.model, "1").source.removeprefix("file://"))
+    (previous / "parity.csv").unlink()
     register(tmp_path / "b", dataset, 0.1)
     (reason,) = decide(artifacts).reasons
     assert reason.startswith("version 1 cannot be evaluated: parity.csv is missing")

@@ -81,7 +81,7 @@ def check_shadow(sentences: list[str]) -> None:
 
 
 def check_failing_canary() -> None:
-    """Let a canary fail, promote it, return to the former champion, and take the candidate away."""
+    """Let a canary fail, promote it, return to the previous champion, and take the candidate away."""
     with serve("canary", 1.0) as address:
         assert search(address, "a", text="a star")["model"].startswith("bifocal version 1")
         assert search(address, "a", text="a failing star")["model"].startswith("bifocal version 2")

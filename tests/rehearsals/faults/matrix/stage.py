@@ -60,7 +60,7 @@ class DeleteByService:
     def prepare(self, folder: Path) -> None:
         """Write a file with one deletion."""
         folder.mkdir()
-        Deletions(folder / "deleted.jsonl").add("former")
+        Deletions(folder / "deleted.jsonl").add("previous")
 
     def run(self, folder: Path, number: int) -> None:
         """Add a deletion."""
@@ -69,6 +69,6 @@ class DeleteByService:
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
         """Check the items, and that the next deletion changes no other one."""
         found = set(Deletions(folder / "deleted.jsonl"))
-        assert {"former", *(f"item {number}" for number in acknowledged)} <= found <= {"former", "item 0", "item 1"}
+        assert {"previous", *(f"item {number}" for number in acknowledged)} <= found <= {"previous", "item 0", "item 1"}
         self.run(folder, 2)
         assert set(Deletions(folder / "deleted.jsonl")) == found | {"item 2"}
