@@ -25,7 +25,7 @@ from scipy.stats import beta
 from benchmarks.common import Report
 from bifocal.datasets.scenes.drawing import draw_scene
 from bifocal.datasets.scenes.scenes import Scenes
-from bifocal.monitoring.drift import Finding, Thresholds, compare
+from bifocal.monitoring.drift import DriftTest, Thresholds, compare
 from bifocal.monitoring.observations import Count, Observations, embed, nothing_found
 from bifocal.search.calibration.fitting import calibrate
 from bifocal.search.trained_model import TrainedModel
@@ -129,7 +129,7 @@ class Simulation:
 
     def week(
         self, images: int, queries: int, style: str = "", styled: float = 0.0, foreign: float = 0.0
-    ) -> list[Finding]:
+    ) -> list[DriftTest]:
         """Return the findings for a week with these shares of styled images and foreign queries."""
         changed, strange = round(styled * images), round(foreign * queries)
         vectors = self.pool.scenes[self._drawn(self.other_images, images - changed)]

@@ -9,6 +9,13 @@ if TYPE_CHECKING:
     from bifocal.datasets.base import Corpus
     from bifocal.datasets.dataset import Dataset, read_dataset
     from bifocal.datasets.writer import write_dataset
+    from bifocal.onnx.images import open_image
 else:
-    _MODULES = {"Corpus": "base", "Dataset": "dataset", "read_dataset": "dataset", "write_dataset": "writer"}
-    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})
+    _MODULES = {
+        "Corpus": "bifocal.datasets.base",
+        "Dataset": "bifocal.datasets.dataset",
+        "open_image": "bifocal.onnx.images",
+        "read_dataset": "bifocal.datasets.dataset",
+        "write_dataset": "bifocal.datasets.writer",
+    }
+    __getattr__ = lazy_attributes(__name__, _MODULES)

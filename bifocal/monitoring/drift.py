@@ -77,7 +77,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Finding:
+class DriftTest:
     """Result of one test.
 
     Attributes:
@@ -107,7 +107,7 @@ def value_text(name: str, value: float) -> str:
     return f"{value:.4f}" if name in DISCREPANCIES else f"{100 * value:.1f} %"
 
 
-def compare(reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0) -> list[Finding]:
+def compare(reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0) -> list[DriftTest]:
     """Test each of ``TESTS`` for which reference and week have enough values, in their order.
 
     Each test has an equal part of the rate (Bonferroni), so a week without any change has a finding that crosses its
@@ -121,14 +121,14 @@ def compare(reference: Observations, week: Observations, thresholds: Thresholds,
         blocks = week_blocks(reference, week) if name == "images" else None
         if blocks is None or min(len(np.unique(labels)) for labels in blocks) > 1:
             result = discrepancy_test(before, after, thresholds.permutations, seed, blocks)
-            found.append(Finding(name, 0.0, result.squared, result.p_value))
+            found.append(DriftTest(name, 0.0, result.squared, result.p_value))
     counts = {
         "unknown_words": (reference.unknown_words, week.unknown_words),
         "nothing_found": (reference.nothing_found, week.nothing_found),
     }
     for name, (previous, now) in counts.items():
         if previous is not None and now is not None and min(previous.total, now.total) >= thresholds.least:
-            found.append(Finding(name, previous.share, now.share, share_rises(previous, now)))
+            found.append(DriftTest(name, previous.share, now.share, share_rises(previous, now)))
     level, least = thresholds.false_alarm_rate / max(len(found), 1), thresholds.min_change
     return [replace(finding, level=level, min_change=least.get(finding.name, 0.0)) for finding in found]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from typing import Any
 
-from bifocal.monitoring.drift import TESTS, Finding, value_text
+from bifocal.monitoring.drift import TESTS, DriftTest, value_text
 
 GAUGES = {
     "bifocal_monitor_value": "Value of the week; docs/monitoring.md describes the tests",
@@ -29,10 +29,10 @@ class Week:
     day: date
     days: int
     counts: Mapping[str, int]
-    findings: Sequence[Finding]
+    findings: Sequence[DriftTest]
 
     @property
-    def crossed(self) -> list[Finding]:
+    def crossed(self) -> list[DriftTest]:
         """Findings that are reported."""
         return [finding for finding in self.findings if finding.crossed]
 

@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from bifocal.monitoring import TESTS, Week
-from bifocal.monitoring.drift import Finding
+from bifocal.monitoring.drift import DriftTest
 from bifocal.serving.canary.report import ReleaseIdentity, Report
 from bifocal.serving.service.candidate import ComparisonCollector
 from bifocal.serving.service.observation import Metrics
@@ -40,7 +40,7 @@ def exposed() -> str:
     metrics = Metrics()
     metrics.requests.labels("/api/v1/search", "200").observe(0.01)
     metrics.registry.register(ComparisonCollector(Running()))  # type: ignore[arg-type]
-    week = Week(datetime.now(UTC).date(), 7, {"queries": 1}, [Finding(name, 0.1, 0.2, 0.5) for name in TESTS])
+    week = Week(datetime.now(UTC).date(), 7, {"queries": 1}, [DriftTest(name, 0.1, 0.2, 0.5) for name in TESTS])
     return generate_latest(metrics.registry).decode() + week.exposition(datetime.now(UTC))
 
 
