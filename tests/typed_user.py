@@ -39,7 +39,7 @@ def check_types(folder: Path, python: Path | str, *options: str, path: Path | No
     lines = [line.partition("script.py:")[2] for line in done.stdout.splitlines() if "script.py:" in line]
     assert len(lines) == 6, done.stdout + done.stderr
     revealed, wrong = [line for line in lines if " note: " in line], [line for line in lines if " error: " in line]
-    for line, expected in zip(revealed, ('TrainedModel"', "list[", '"str"'), strict=True):
+    for line, expected in zip(revealed, ('TrainedModel"', 'Results"', '"str"'), strict=True):
         assert expected in line.replace("builtins.", ""), line
     for line, expected in zip(wrong, ("arg-type", '"laod"', '"serch"'), strict=True):
         assert expected in line, line

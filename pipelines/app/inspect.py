@@ -13,9 +13,12 @@ from pipelines.app.run_folder import FolderOrAddress
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.inspection import Inspection
 
 MAX_PIXELS = 89_478_485
+MIN_CAPTIONED = 10
+"""Images with captions of which 15 % are at least two: the splits val and test need as many."""
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -51,7 +54,6 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.durable import write_text
     from bifocal.report.inspection import inspection_page
     from bifocal.report.sections import render
-    from pipelines.app.training.recipe import check_count
 
     root = Path(directory)
     if is_address(directory):
@@ -103,3 +105,14 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
 
 def _escaped(text: str) -> str:
     return text.replace("[", r"\[")[:160]
+
+
+def check_count(directory: str, images: "ImageFolder") -> int | None:
+    """Return the images with captions, if they can be counted; raise ``ValueError`` if a training needs more."""
+    count = images.count_captioned()
+    if count is not None and count < MIN_CAPTIONED:
+        raise ValueError(
+            f"{directory} has {count} images with captions, and a training needs at least {MIN_CAPTIONED}: add images "
+            f"with captions, or search these without a training, by 'bifocal index {directory}'"
+        )
+    return count

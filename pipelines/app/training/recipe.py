@@ -10,6 +10,7 @@ from bifocal.backbones.hub import download, is_reachable
 from bifocal.datasets.corpora import ImageFolder
 from bifocal.registry import build
 from pipelines.app.encoders import BACKBONE, SENTENCES, SMALL, download_small, torch_encoder
+from pipelines.app.inspect import check_count
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.stages import check_stages, stages_of_run
 from pipelines.app.training.networks import (
@@ -25,8 +26,6 @@ from runtime.s3.uri import is_remote
 
 MANY, LAST_LAYERS = 3000, "tf_efficientnet_lite2"
 """Images with captions from which the last layers of this backbone train: better from 3,000 on, equal at 1,000."""
-MIN_CAPTIONED = 10
-"""Images with captions of which 15 % are at least two: the splits val and test need as many."""
 POINTING = {"name": "ClassMixture", "model": SENTENCES}
 """Pointing head of the recipes."""
 DEMO_WARNING = (
@@ -183,17 +182,6 @@ def count_captioned(section: Any) -> int | None:
         if Path(root).is_dir():
             return check_count(root, build("bifocal.datasets.corpora", corpus))
     return None
-
-
-def check_count(directory: str, images: ImageFolder) -> int | None:
-    """Return the images with captions, if they can be counted; raise ``ValueError`` if a training needs more."""
-    count = images.count_captioned()
-    if count is not None and count < MIN_CAPTIONED:
-        raise ValueError(
-            f"{directory} has {count} images with captions, and a training needs at least {MIN_CAPTIONED}: add images "
-            f"with captions, or search these without a training, by 'bifocal index {directory}'"
-        )
-    return count
 
 
 def _overlaid(values: dict[str, Any], recipes: Sequence[Path], settings: Sequence[str]) -> dict[str, Any]:

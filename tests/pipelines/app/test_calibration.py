@@ -77,4 +77,4 @@ def test_nothing_is_found_below_the_threshold(demo: tuple[Embedder, SearchIndex]
     opened = Search(SearchIndex.open(tmp_path), embedder)
     assert opened("the stock market", k=3) == results
     assert Calibration.read(tmp_path) == index.calibration
-    assert opened("the stock market", k=2, offset=1) == results[1:]
+    assert list(opened("the stock market", k=2, offset=1)) == results[1:]
