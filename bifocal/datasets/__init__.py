@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from bifocal.datasets.writer import write_dataset
     from bifocal.onnx.images import open_image
 else:
+    # No string names a module completely: a stage would depend on it.
     _MODULES = {
-        "Corpus": "bifocal.datasets.base",
-        "Dataset": "bifocal.datasets.dataset",
-        "open_image": "bifocal.onnx.images",
-        "read_dataset": "bifocal.datasets.dataset",
-        "write_dataset": "bifocal.datasets.writer",
+        "Corpus": "datasets.base",
+        "Dataset": "datasets.dataset",
+        "open_image": "onnx.images",
+        "read_dataset": "datasets.dataset",
+        "write_dataset": "datasets.writer",
     }
-    __getattr__ = lazy_attributes(__name__, _MODULES)
+    __getattr__ = lazy_attributes(__name__, {name: f"bifocal.{module}" for name, module in _MODULES.items()})
