@@ -62,10 +62,11 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
 ) -> None:
     target, decoded, decode = tmp_path / "index", list[int](), ImageVectors.decode
 
-    def stop_at_six(self: ImageVectors, file: bytes, max_pixels: int) -> DecodedImage:
+    def stop_at_eight(self: ImageVectors, file: bytes, max_pixels: int) -> DecodedImage:
         decoded.append(len(file))
-        if len(decoded) == 6:
-            # Threads decode ahead of the shards.
+        # With two threads, the eighth call is the seventh image or a later one: the first six, of which five can be
+        # decoded, fill two shards before it ends.
+        if len(decoded) == 8:
             while len([*target.rglob("parts/*.parquet")]) < 2:
                 sleep(0.01)
             raise KeyboardInterrupt
@@ -73,7 +74,7 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
 
     monkeypatch.setattr(index_folder, "MIN_SHARD", 2)
     monkeypatch.setattr(index_folder, "BATCH", 1)
-    monkeypatch.setattr(ImageVectors, "decode", stop_at_six)
+    monkeypatch.setattr(ImageVectors, "decode", stop_at_eight)
     result = command("index", pictures, "--run", run, "--folder", target)
     assert result.exit_code == 1
     assert "Error: stopped; the same command goes on" in result.output
