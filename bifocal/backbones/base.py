@@ -9,6 +9,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+T = TypeVar("T")
+
 
 class Backbone(Protocol):
     """A network with pretrained weights that its library can download."""
@@ -40,9 +42,6 @@ class DescribedBackbone:
             "model_arguments": self.model_arguments,
             "preprocessing": {name: getattr(self, name) for name in preprocessing},
         }
-
-
-T = TypeVar("T")
 
 
 def to_pixels(image: Image.Image) -> Tensor:

@@ -17,6 +17,9 @@ from bifocal.registry import build
 from bifocal.text import TextBatch
 from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 
+Branch = Literal["image_encoder", "text_encoder", "scores"]
+Encoder = TwoBranchModel | GroundingModel
+
 
 class LateInteraction(nn.Module):
     """Scores (N, M) of a ``GroundingModel``, R_w + R_s for all pairs, in operations that ONNX supports. Akbari et al.,
@@ -44,10 +47,6 @@ class LateInteraction(nn.Module):
         if level is not None:
             cells = cells[:, level : level + 1]
         return pertinence(texts, cells, unit=unit, softmax=self.attention.softmax).amax(dim=2)
-
-
-Branch = Literal["image_encoder", "text_encoder", "scores"]
-Encoder = TwoBranchModel | GroundingModel
 
 
 class _FeatureBranch(nn.Module):

@@ -1,5 +1,6 @@
 """Boxes of feature maps, crops and phrases, x0 y0 x1 y1 relative to the image's width and height."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,9 +35,6 @@ def coordinates(boxes: Tensor) -> Tensor:
     return torch.cat([boxes, sides, sides.prod(dim=1, keepdim=True)], dim=1)
 
 
-TRAIN = "train"
-
-
 def relative_boxes(boxes: ArrayLike, width: float, height: float) -> NDArray[np.float32]:
     """Return boxes (n, 4) in pixels as float32 relative to the image's width and height, clipped to [0, 1]."""
     pixels = np.asarray(boxes, np.float64).reshape(-1, 4)
@@ -52,7 +50,7 @@ def image_sizes(dataset: Dataset) -> dict[str, tuple[float, float]]:
 
 def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
     """Return the distinct boxes (t, 4), relative, of each training image's phrases; at most ``maximum`` per image."""
-    train = dataset.split(TRAIN)
+    train = dataset.split("train")
     sizes = image_sizes(train)
     boxes: dict[str, dict[tuple[float, ...], None]] = {image_id: {} for image_id in sizes}
     for image_id, given in zip(train.phrases["image_id"], train.phrases["boxes"], strict=True):
@@ -64,7 +62,7 @@ def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
     return {image_id: torch.tensor(list(rows)[:maximum]).view(-1, 4) for image_id, rows in boxes.items()}
 
 
-class CellExtractor:
+class CellExtractor(ABC):
     """Extractor of the cells of the image that the network ``backbone`` sees."""
 
     backbone: Any
@@ -78,9 +76,9 @@ class CellExtractor:
         """Return the cells of each image, in the order of ``cells``."""
         return extract_cells(images, self.cells, self.crop_side)
 
+    @abstractmethod
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells."""
-        raise NotImplementedError
 
 
 def extract_cells(

@@ -15,6 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 METADATA = b"bifocal"
+PIXELS, IMAGE_FILES = "pixels", "image files"
+"""``layer`` in the metadata of a store of images, and of a store of image sizes."""
+MAX_BYTES_MAPPED = 1 << 30
+"""Approximate limit on the bytes of file pages that a store keeps mapped between two gathers."""
+MAX_BYTES_PER_THREAD = 1 << 20
+"""Gather at most this many bytes on the calling thread; more is split over the pool."""
 
 
 class StoreFile(NamedTuple):
@@ -73,14 +79,6 @@ def check_same_metadata(path: Path, metadata: Mapping[str, Any], expected: Mappi
                 f"{path} holds other features: its {key} is {metadata.get(key)!r}, expected {expected.get(key)!r}; "
                 "delete the files of the other extraction"
             )
-
-
-PIXELS, IMAGE_FILES = "pixels", "image files"
-"""``layer`` in the metadata of a store of images, and of a store of image sizes."""
-MAX_BYTES_MAPPED = 1 << 30
-"""Approximate limit on the bytes of file pages that a store keeps mapped between two gathers."""
-MAX_BYTES_PER_THREAD = 1 << 20
-"""Gather at most this many bytes on the calling thread; more is split over the pool."""
 
 
 class RegionBatch(NamedTuple):

@@ -13,6 +13,9 @@ from safetensors.numpy import save_file
 from bifocal.registry import build, split
 
 Array = NDArray[Any]
+FILE = "hubness.safetensors"
+BLOCK = 1024
+"""Candidates per matrix product."""
 
 
 class HubnessCorrection(Protocol):
@@ -24,11 +27,6 @@ class HubnessCorrection(Protocol):
     def bias(self, scores: Array) -> Array:
         """Return the biases (n,) of n candidates from their scores (B, n) with the B queries of the bank."""
         ...
-
-
-FILE = "hubness.safetensors"
-BLOCK = 1024
-"""Candidates per matrix product."""
 
 
 @dataclass(frozen=True)

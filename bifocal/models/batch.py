@@ -16,6 +16,7 @@ Modality = TypeVar("Modality", bound=NamedTuple)
 """The images or the captions of a batch: tensors with one row for each."""
 CAPTIONS_PER_BLOCK = 65_536
 """Captions that are read together into a sparse matrix."""
+BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,6 @@ class ImageCaptionPairs:
 def to_device(modality: Modality, device: torch.device) -> Modality:
     """Return the images or captions on ``device``."""
     return type(modality)(*(tensor.to(device, non_blocking=True) for tensor in modality))
-
-
-BATCH = 256
 
 
 class DualEncoder(Protocol):

@@ -21,6 +21,8 @@ from bifocal.text_encoders.base import TextEncoder
 
 ARRAYS = 8
 """Numbers in memory per (text, cell) pair of a block, including the backward pass."""
+IMAGES_PER_BLOCK = 32
+"""Images whose cells are in memory at once: 170 MB with four levels of 324 cells and d = 1024."""
 
 
 def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Tensor:
@@ -84,10 +86,6 @@ def sentence_from_words(pertinences: Tensor, present: Tensor, sharpness: float) 
     padded = pertinences.new_full((len(pertinences), *present.shape), -torch.inf)
     padded[:, present] = pertinences
     return (sharpness * padded).logsumexp(dim=2) / sharpness
-
-
-IMAGES_PER_BLOCK = 32
-"""Images whose cells are in memory at once: 170 MB with four levels of 324 cells and d = 1024."""
 
 
 class WordEncoder(Protocol):

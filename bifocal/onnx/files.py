@@ -10,6 +10,7 @@ REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantiz
 """Files beside the graphs that have no effect on a vector."""
 POINTING = "pointing/"
 """Folder of the pointing head, which has no effect on a vector."""
+T = TypeVar("T")
 
 
 def model_hash(directory: Path) -> str:
@@ -33,9 +34,6 @@ def hash_of_files(files: Mapping[str, str]) -> str:
 
 def _counts(name: str) -> bool:
     return name not in REPORTS and not name.startswith(POINTING)
-
-
-T = TypeVar("T")
 
 
 def read_whole(file: Path, read: Callable[[Path], T]) -> T:

@@ -15,6 +15,14 @@ from bifocal.onnx.sessions import REGIONS
 
 SIDE = 96
 """Pixels along each side of a heatmap, over the image stretched to a square."""
+LOCALIZER = "localizer.json"
+EPSILON = 1e-12
+"""Smallest norm that a vector is divided by, as in ``torch.nn.functional.normalize``."""
+DEVIATION = 1e-6
+"""Smallest standard deviation that scores are divided by."""
+Scores = Callable[..., NDArray[np.float32]]
+WITH_BOXES = ("smoothed_activations",)
+"""Scores that depend on the boxes of the regions."""
 
 
 def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
@@ -22,13 +30,6 @@ def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
     rows, columns = np.nonzero(heatmap == heatmap.max())
     nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
     return (float(columns[nearest]) + 0.5) / heatmap.shape[1], (float(rows[nearest]) + 0.5) / heatmap.shape[0]
-
-
-LOCALIZER = "localizer.json"
-EPSILON = 1e-12
-"""Smallest norm that a vector is divided by, as in ``torch.nn.functional.normalize``."""
-DEVIATION = 1e-6
-"""Smallest standard deviation that scores are divided by."""
 
 
 class HeatmapModel:
@@ -117,7 +118,6 @@ def smoothed_activations(vectors: Array, text: Array, boxes: Array, sigma: float
     return np.asarray(standardized - center * np.square(2 * centers - 1).sum(axis=1), dtype=np.float32)
 
 
-Scores = Callable[..., NDArray[np.float32]]
 SCORES: Mapping[str, Scores] = MappingProxyType(
     {
         "dot_products": dot_products,
@@ -127,8 +127,6 @@ SCORES: Mapping[str, Scores] = MappingProxyType(
     }
 )
 """Scores of the regions of one image for one phrase, by the name in ``localizer.json``."""
-WITH_BOXES = ("smoothed_activations",)
-"""Scores that depend on the boxes of the regions."""
 
 
 def rasterize(scores: Array, boxes: Array, side: int) -> NDArray[np.float32]:

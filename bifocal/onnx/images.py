@@ -22,6 +22,23 @@ from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
 ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
 HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 """First brand of the photographs that phones write, at byte 8 of the file."""
+MAX_SIDE, MAX_RATIO = 65_535, 200
+"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
+MAX_BYTES, MAX_FRAMES, MAX_SCANS = 500_000_000, 1_000, 100
+"""Of a file; of an animation whose header states them; of a JPEG, each of which takes the time of all pixels."""
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
+"""EXIF tag of the orientation, and its values that exchange width and height."""
+INFLATED, BUFFER = 1032, 2**20
+"""Bytes that one compressed byte of a PNG holds at most; bytes that are inflated at a time."""
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Channels of a PNG by the type of its colors."""
+WHOLE = ((0, 0, 1, 1),)
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Passes of a PNG: first column and row, and steps between columns and rows; the latter if it is interlaced."""
+MAX_16_BIT = 2**16 - 1
+BAND = 2**22
+"""Pixels that are converted at a time."""
 
 
 @cache
@@ -45,22 +62,6 @@ def unsupported(file: IO[bytes]) -> str:
     if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in image_formats():
         return "a HEIC photograph: install the extra heic, pip install 'bifocal-vse[heic]', or save it as JPEG"
     return f"not an image in a supported format ({', '.join(image_formats())})"
-
-
-MAX_SIDE, MAX_RATIO = 65_535, 200
-"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
-MAX_BYTES, MAX_FRAMES, MAX_SCANS = 500_000_000, 1_000, 100
-"""Of a file; of an animation whose header states them; of a JPEG, each of which takes the time of all pixels."""
-ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
-"""EXIF tag of the orientation, and its values that exchange width and height."""
-INFLATED, BUFFER = 1032, 2**20
-"""Bytes that one compressed byte of a PNG holds at most; bytes that are inflated at a time."""
-MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
-CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-"""Channels of a PNG by the type of its colors."""
-WHOLE = ((0, 0, 1, 1),)
-ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Passes of a PNG: first column and row, and steps between columns and rows; the latter if it is interlaced."""
 
 
 class UnsupportedImageError(ValueError):
@@ -179,11 +180,6 @@ def _inflated_bytes(file: IO[bytes]) -> int:
             data = stream.unconsumed_tail
         file.seek(length + 4 if kind != b"IDAT" else 4, os.SEEK_CUR)
     return total
-
-
-MAX_16_BIT = 2**16 - 1
-BAND = 2**22
-"""Pixels that are converted at a time."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,18 @@ from bifocal.onnx.images import MAX_BYTES, decode_image, image_size
 
 ImageFile = str | bytes
 """An image file: its bytes, or their base64."""
+DECODED_SCALE = 2
+"""A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
+LONG = 4
+"""Ratio of the sides above which a crop spares work; its pixels differ by rounding from a crop after resizing."""
+Resize = Literal["square", "aspect", "limit"]
+"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
+``limit``: a longer side above size becomes size; a smaller image stays as it is."""
+ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
+"""As ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
+central size x size square. The rest of the image is cut off."""
+MAX_PIXELS = 50_000_000
+Array = NDArray[np.uint8]
 
 
 def file_bytes(image: ImageFile) -> bytes:
@@ -35,18 +47,6 @@ def gray_image() -> str:
     file = BytesIO()
     Image.new("RGB", (8, 8), "gray").save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
-
-
-DECODED_SCALE = 2
-"""A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
-LONG = 4
-"""Ratio of the sides above which a crop spares work; its pixels differ by rounding from a crop after resizing."""
-Resize = Literal["square", "aspect", "limit"]
-"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
-``limit``: a longer side above size becomes size; a smaller image stays as it is."""
-ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
-"""As ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
-central size x size square. The rest of the image is cut off."""
 
 
 def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
@@ -92,10 +92,6 @@ def center_box(width: int, height: int, side: int) -> tuple[int, int, int, int]:
     """Return x0 y0 x1 y1 of the central square, in pixels, as ``torchvision.transforms.CenterCrop``."""
     left, top = round((width - side) / 2), round((height - side) / 2)
     return left, top, left + side, top + side
-
-
-MAX_PIXELS = 50_000_000
-Array = NDArray[np.uint8]
 
 
 class DecodedImage(NamedTuple):

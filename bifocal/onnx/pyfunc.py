@@ -16,6 +16,9 @@ from bifocal.onnx.pixels import gray_image
 
 CHUNK_ROWS = {"text": 256, "image": 16, "features": 64}
 """Rows that are encoded at once: they bound the memory of a request."""
+GRAPH, LABELS = "ranking_head.onnx", "labels.json"
+IMAGES, SENTENCES = 16, 64
+"""Different images, and sentences, that are encoded at once: they bound the memory of a request."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,6 @@ class Rows:
         return " and ".join(np.array(INPUTS)[self.present[:, row]]) or "none"
 
 
-GRAPH, LABELS = "ranking_head.onnx", "labels.json"
-
-
 class Ranker(ImageGraph):
     """The ONNX graph of a ranking head with its backbone; ``labels`` name the C scores of an image."""
 
@@ -125,10 +125,6 @@ class RankerModel:
 def ranks_images(directory: Path) -> bool:
     """Return whether an exported model is a ranking head, which needs ``Ranker``."""
     return (directory / GRAPH).is_file()
-
-
-IMAGES, SENTENCES = 16, 64
-"""Different images, and sentences, that are encoded at once: they bound the memory of a request."""
 
 
 class PairScorerModel:

@@ -13,6 +13,8 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.registry import as_mapping, build, get, split
 from bifocal.serialization import load_config, load_state, save_network
 
+BACKBONES = "bifocal.ranking_heads.backbones"
+
 
 def backbone_conflicts(backbone: Any | None, embedding: Path | None, module_names: Iterable[str]) -> Iterator[str]:
     """Explain an embedding that the backbone cannot start from, and modules of a backbone that does not exist."""
@@ -71,9 +73,6 @@ class RankingModel(nn.Module):
         features = self.backbone.embed_pixels(pixels)
         scores: Tensor = self.head(features, features.new_ones(features.shape[:2]).bool())
         return scores
-
-
-BACKBONES = "bifocal.ranking_heads.backbones"
 
 
 def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:

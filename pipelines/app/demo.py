@@ -34,6 +34,7 @@ SIDE, COLUMNS = 128, 16
 """Pixels of an image, and images in a row of the sheet."""
 QUALITY = {"quality": 95, "subsampling": 0}
 WORDS = "ten shapes, eight colors, three sizes, four textures, numbers up to four, positions and nine backgrounds"
+QUERIES = ("three red stars on a beach", "two blue rhombuses", "two green triangles in the snow")
 
 
 def unpack(folder: Path) -> TrainedModel:
@@ -92,9 +93,6 @@ def answer(model: TrainedModel, query: str, count: int) -> tuple[Results, Path]:
     picture = model.directory / f"{re.sub(r'[^a-z0-9]+', '-', query.lower()).strip('-') or 'query'}.png"
     contact_sheet(f'bifocal demo "{query}"', found + heatmaps, columns=len(found)).save(picture)
     return hits, picture
-
-
-QUERIES = ("three red stars on a beach", "two blue rhombuses", "two green triangles in the snow")
 
 
 @click.command()

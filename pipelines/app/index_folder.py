@@ -34,6 +34,10 @@ MIN_SHARD, SHARDS = 256, 128
 """A killed run repeats at most one shard, so shards are small; large collections have about this number of them."""
 QUERIES = 200
 """Images that choose the effort of an approximate index: a folder without captions has no other queries."""
+READ = (*IMAGE_SUFFIXES, *caption_table.SUFFIXES, *sidecars.SUFFIXES, *ARCHIVES)
+"""Ends of the names of files that an index reads."""
+QUIET_MS, LOOK_MS = 1000, 500
+"""Changes that follow each other within ``QUIET_MS`` are one; milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +140,6 @@ def _link(source: str, target: str) -> None:
         os.link(Path(source).resolve(), target)  # not the link of a hub's cache
     except OSError:  # another file system, or one without hard links
         shutil.copyfile(source, target)
-
-
-READ = (*IMAGE_SUFFIXES, *caption_table.SUFFIXES, *sidecars.SUFFIXES, *ARCHIVES)
-"""Ends of the names of files that an index reads."""
-QUIET_MS, LOOK_MS = 1000, 500
-"""Changes that follow each other within ``QUIET_MS`` are one; milliseconds."""
 
 
 def changes(source: Path, run: Path) -> Iterator[None]:

@@ -7,6 +7,8 @@ import click
 
 from pipelines.commands.cluster import load_resources, resources_option
 
+FILE = click.Path(path_type=Path)
+
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
@@ -62,9 +64,6 @@ def release(folder: Path) -> None:
         f"{model} version {version.number} {'now has' if logged else 'has'} the release {read_digest(version)[:12]}"
         f"{'' if logged else ', whose files were logged already'}"
     )
-
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command()

@@ -27,6 +27,31 @@ from runtime.s3.uri import StorageError, is_remote
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
 
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+UNREACHABLE = re.compile(r"^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|.*\.(invalid|localhost|example|test))$", re.I)
+GIT_SECONDS = 60
+GIT_LOGIN = (
+    "git logs in by its own configuration here; in the cluster by the secret of BIFOCAL_GIT_USERNAME and "
+    "BIFOCAL_GIT_PASSWORD"
+)
+S3_LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
+API_SECONDS = 10
+STANDALONE = "kubeflow"
+# What a caller of KFP's API needs on a server with several users (backend/src/apiserver/server/*_server.go).
+CALLER = {
+    "pipelines.pipelines.kubeflow.org": ("create", "list"),
+    "experiments.pipelines.kubeflow.org": ("create", "list"),
+    "runs.pipelines.kubeflow.org": ("create",),
+    "jobs.pipelines.kubeflow.org": ("create", "list", "delete"),
+}
+# What the step train_distributed needs. KFP's own Role has none of it: deploy/ has one that does.
+TRAINER = {
+    "trainjobs.trainer.kubeflow.org": ("create", "get", "list", "watch", "delete"),
+    "pods": ("get", "list"),
+    "pods/log": ("get",),
+}
+ALL = "all"
+
 
 @dataclass(frozen=True)
 class PreflightSubject:
@@ -53,10 +78,6 @@ class PreflightSubject:
         }
 
 
-DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-UNREACHABLE = re.compile(r"^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|.*\.(invalid|localhost|example|test))$", re.I)
-
-
 def check_images(subject: PreflightSubject) -> Iterator[str]:
     """Yield unreachable images, and images without a digest: Kubeflow's cache would miss their changes."""
     for group in sorted({stage.image for stage in pipeline_components()}):
@@ -70,13 +91,6 @@ def check_images(subject: PreflightSubject) -> Iterator[str]:
 def is_unreachable(host: str) -> bool:
     """Whether no other machine can reach ``host``, or the name is reserved (RFC 6761)."""
     return bool(UNREACHABLE.match(re.sub(r":\d+$", "", host)))
-
-
-GIT_SECONDS = 60
-GIT_LOGIN = (
-    "git logs in by its own configuration here; in the cluster by the secret of BIFOCAL_GIT_USERNAME and "
-    "BIFOCAL_GIT_PASSWORD"
-)
 
 
 def check_repository(subject: PreflightSubject) -> Iterator[str]:
@@ -116,9 +130,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return (done.stderr.strip().splitlines() or ["git failed"])[-1] if done.returncode else None
 
 
-S3_LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
-
-
 def check_buckets(subject: PreflightSubject) -> Iterator[str]:
     """Yield the S3 addresses that this machine's keys cannot write or cannot read."""
     storage = Storage(attempts=2, timeout=10)
@@ -153,25 +164,6 @@ def dvc_remote() -> str | None:
     parser.read([".dvc/config", ".dvc/config.local"])
     name = parser.get("core", "remote", fallback=None)
     return parser.get(f"'remote \"{name}\"'", "url", fallback=None)
-
-
-API_SECONDS = 10
-STANDALONE = "kubeflow"
-
-
-# What a caller of KFP's API needs on a server with several users (backend/src/apiserver/server/*_server.go).
-CALLER = {
-    "pipelines.pipelines.kubeflow.org": ("create", "list"),
-    "experiments.pipelines.kubeflow.org": ("create", "list"),
-    "runs.pipelines.kubeflow.org": ("create",),
-    "jobs.pipelines.kubeflow.org": ("create", "list", "delete"),
-}
-# What the step train_distributed needs. KFP's own Role has none of it: deploy/ has one that does.
-TRAINER = {
-    "trainjobs.trainer.kubeflow.org": ("create", "get", "list", "watch", "delete"),
-    "pods": ("get", "list"),
-    "pods/log": ("get",),
-}
 
 
 def check_permissions(subject: PreflightSubject) -> Iterator[str]:
@@ -257,7 +249,6 @@ CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
     "buckets": check_buckets,
     "permissions": check_permissions,
 }
-ALL = "all"
 
 
 def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> None:

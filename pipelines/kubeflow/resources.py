@@ -16,6 +16,8 @@ from runtime.spec import StrictModel
 CPU = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?|\d+m)$")]
 Bytes = Annotated[str, Field(pattern=r"^\d+([KMGTPE]i?)?$")]
 MountPath = Annotated[str, Field(pattern=r"^/[^:]+$")]
+FILE = Path(__file__).with_name("resources.yaml")
+ImageName = Literal["cpu", "gpu", "serve", "tracking"]
 
 
 class GPU(StrictModel):
@@ -112,10 +114,6 @@ class StepResources(StrictModel):
         """
         delays: int = sum(self.retry_delay * self.retry_factor**retry for retry in range(self.retries))
         return (self.retries + 1) * self.timeout + delays + self.queue_timeout
-
-
-FILE = Path(__file__).with_name("resources.yaml")
-ImageName = Literal["cpu", "gpu", "serve", "tracking"]
 
 
 class Trainer(StrictModel):

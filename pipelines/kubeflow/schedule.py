@@ -30,6 +30,14 @@ FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("weekday", 0, 6, WEEKDAYS),
 )
 DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+FILE = Path(__file__).with_name("schedules.yaml")
+PREFIX = "bifocal-"
+PAGE_SIZE = 100
+READS = ("monitor",)
+"""Flows that change neither releases nor artifacts."""
+YEAR = 2028
+"""A leap year, whose starts are compared."""
+RUNNING = ["PENDING", "RUNNING", "PAUSED", "CANCELING"]
 
 
 def check_cron(expression: str) -> str:
@@ -90,16 +98,6 @@ def _field_values(part: str, name: str, low: int, high: int, words: tuple[str, .
 
 def _number(text: str, low: int, words: tuple[str, ...]) -> int:
     return words.index(text) + low if text in words else int(text)
-
-
-FILE = Path(__file__).with_name("schedules.yaml")
-PREFIX = "bifocal-"
-PAGE_SIZE = 100
-READS = ("monitor",)
-"""Flows that change neither releases nor artifacts."""
-YEAR = 2028
-"""A leap year, whose starts are compared."""
-RUNNING = ["PENDING", "RUNNING", "PAUSED", "CANCELING"]
 
 
 class Schedule(StrictModel):

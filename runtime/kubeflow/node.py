@@ -21,6 +21,8 @@ from runtime.spec import StrictModel
 
 SETTINGS = "BIFOCAL_TRAIN_NODES"
 """Environment variable with the ``NodeSettings`` as JSON."""
+JOB, SECRETS = "BIFOCAL_TRAIN_JOB", "/secrets"
+MODEL, CHECKPOINTS = "embedding", "checkpoints"
 
 
 class NodeSettings(StrictModel):
@@ -44,10 +46,6 @@ class NodeSettings(StrictModel):
     image_pull_secrets: list[str]
     security_context: dict[str, Any] | None = Field(description="Kubernetes' PodSecurityContext")
     timeout: int = Field(ge=1, description="of the job, in seconds")
-
-
-JOB, SECRETS = "BIFOCAL_TRAIN_JOB", "/secrets"
-MODEL, CHECKPOINTS = "embedding", "checkpoints"
 
 
 def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:

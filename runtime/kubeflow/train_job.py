@@ -19,6 +19,10 @@ from runtime.kubeflow.node import JOB, SECRETS, NodeSettings
 
 SHARED_MEMORY = "shared-memory"
 QUEUE = "kueue.x-k8s.io/"
+T = TypeVar("T")
+POLL_SECONDS = 15.0
+OUTAGE_SECONDS = 3600.0
+LOG_LINES = 20
 
 
 def create_train_job(
@@ -93,13 +97,6 @@ def _affinity(expressions: list[dict[str, Any]]) -> Mapping[str, Any] | None:
         return None
     terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-
-
-T = TypeVar("T")
-
-POLL_SECONDS = 15.0
-OUTAGE_SECONDS = 3600.0
-LOG_LINES = 20
 
 
 class JobError(ValueError):

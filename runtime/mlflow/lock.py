@@ -32,6 +32,8 @@ CLOCK_SKEW_SECONDS = 60.0
 """Largest difference between the clocks of two machines: an expired lease is respected for so long."""
 LOCK_RUN = "promotionlock_run"
 HOLDER, EXPIRES, RELEASED = "holder", "expires", "released"
+_held: dict[str, tuple[str, int]] = {}
+"""Lock run and number of the locks that this process holds, by model."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,6 @@ class Holder:
     def active(self) -> bool:
         """Whether others have to wait."""
         return not self.released and time.time() < self.expires + CLOCK_SKEW_SECONDS
-
-
-_held: dict[str, tuple[str, int]] = {}
-"""Lock run and number of the locks that this process holds, by model."""
 
 
 @contextmanager

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from runtime.redaction import redact
 
+SCHEME = "s3://"
+VARIABLE = "BIFOCAL_CACHE"
+
 
 class StorageError(OSError):
     """A request to S3 failed after every attempt, or a file has other contents than were uploaded."""
@@ -30,9 +33,6 @@ def wrap_s3_errors(address: str) -> Iterator[None]:
                 "'python -m pipelines doctor' checks endpoint and keys"
             )
         ) from error
-
-
-SCHEME = "s3://"
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
@@ -63,9 +63,6 @@ def cache_path(uri: str) -> Path:
     """Path of the local copy of ``uri``."""
     bucket, key = parse_s3_uri(uri)
     return cache_folder() / bucket / key
-
-
-VARIABLE = "BIFOCAL_CACHE"
 
 
 def cache_folder() -> Path:

@@ -18,6 +18,21 @@ MEAN_BGR = (102.9801, 115.9465, 122.7717)
 MIN_SIDE, PROPOSALS_BEFORE, PROPOSALS, PROPOSAL_OVERLAP = 16, 6000, 300, 0.7
 MAX_LOG_SCALE = 4.135166556742356
 """log(1000 / 16), the largest growth of an anchor."""
+NAMES = {
+    "backbone.": "",
+    "proposal_generator.rpn_head.": "rpn.",
+    "roi_heads.res5.": "res5.",
+    "roi_heads.box_predictor.cls_score.": "cls_score.",
+}
+"""Prefixes of the checkpoint's names, and ours."""
+UNUSED = (
+    "roi_heads.box_predictor.bbox_pred.",
+    "roi_heads.box_predictor.cls_embed.",
+    "roi_heads.box_predictor.attr_",
+    "proposal_generator.anchor_generator.",
+    "pixel_",
+)
+"""Prefixes of tensors that the features do not need: refined boxes, attributes, constants."""
 
 
 class BottomUpBackbone:
@@ -176,23 +191,6 @@ def suppress(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
 def _stage(blocks: int, inputs: int, width: int, stride: int, dilation: int = 1) -> nn.Sequential:
     first = Bottleneck(inputs, width, stride, dilation)
     return nn.Sequential(first, *(Bottleneck(4 * width, width, 1, dilation) for _ in range(blocks - 1)))
-
-
-NAMES = {
-    "backbone.": "",
-    "proposal_generator.rpn_head.": "rpn.",
-    "roi_heads.res5.": "res5.",
-    "roi_heads.box_predictor.cls_score.": "cls_score.",
-}
-"""Prefixes of the checkpoint's names, and ours."""
-UNUSED = (
-    "roi_heads.box_predictor.bbox_pred.",
-    "roi_heads.box_predictor.cls_embed.",
-    "roi_heads.box_predictor.attr_",
-    "proposal_generator.anchor_generator.",
-    "pixel_",
-)
-"""Prefixes of tensors that the features do not need: refined boxes, attributes, constants."""
 
 
 def convert_bottom_up(checkpoint: Path, target: Path, network: BottomUpNetwork | None = None) -> int:

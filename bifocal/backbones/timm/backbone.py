@@ -14,6 +14,8 @@ from bifocal.backbones.hub import file_address
 from bifocal.onnx.pixels import ResizeOrCrop, resize_image, resize_shorter
 from bifocal.registry import suggest
 
+Pooling = Literal["network", "class_and_mean"]
+
 
 @dataclass(frozen=True)
 class BackboneConfig:
@@ -115,9 +117,6 @@ def _grid_size(network: nn.Module, tokens: int, height: int, width: int) -> tupl
         f"{type(network).__name__} gives {tokens} tokens for {height} x {width} pixels, not a grid of patches: "
         "set stage to one of its stages, counted from 0"
     )
-
-
-Pooling = Literal["network", "class_and_mean"]
 
 
 class TimmBackbone(DescribedBackbone):

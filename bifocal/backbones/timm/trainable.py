@@ -11,6 +11,14 @@ from torch.nn.functional import interpolate
 from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 
+EvalResize = Literal["stretch", "scale_and_crop", "as_is"]
+"""Resizing of images in evaluation. ``stretch``: to a square, which changes the aspect ratio (BEAN, section 4.2).
+``scale_and_crop``: the shorter side to 256 pixels, then the central 224 x 224 (VSE++). ``as_is``: no resizing."""
+CROP_SIZE, SHORTER_SIDE = 224, 256
+MIN_CROP_AREA, CROP_ASPECTS = 0.08, (3 / 4, 4 / 3)
+EVAL_BATCH_SIZE = 32
+"""Images per forward pass in evaluation: bounds the memory for maps when a whole collection is embedded."""
+
 
 class TailLayers(nn.Module):
     """The layers of a timm model from the output of ``after`` to ``forward_features``.
@@ -110,15 +118,6 @@ class FrozenLayers(nn.Module):
     def load_pretrained(self, directory: Path) -> None:
         """Load the weights that the extractors ImageFiles and Pixels keep in a feature directory."""
         load_feature_weights(self.network, directory, self.backbone.classifier_prefix)
-
-
-EvalResize = Literal["stretch", "scale_and_crop", "as_is"]
-"""Resizing of images in evaluation. ``stretch``: to a square, which changes the aspect ratio (BEAN, section 4.2).
-``scale_and_crop``: the shorter side to 256 pixels, then the central 224 x 224 (VSE++). ``as_is``: no resizing."""
-CROP_SIZE, SHORTER_SIDE = 224, 256
-MIN_CROP_AREA, CROP_ASPECTS = 0.08, (3 / 4, 4 / 3)
-EVAL_BATCH_SIZE = 32
-"""Images per forward pass in evaluation: bounds the memory for maps when a whole collection is embedded."""
 
 
 class PixelBackbone(nn.Module):

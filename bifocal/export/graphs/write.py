@@ -18,6 +18,20 @@ Shape = tuple[str | int, ...]
 
 STACK_TRACE = "pkg.torch.onnx.stack_trace"
 """Metadata of a node that holds source lines and paths of the machine that exports."""
+PRELOAD = [
+    "onnxscript.function_libs.torch_lib.ops",
+    "torch._dynamo",
+    "torch._export.non_strict_utils",
+    "torch._functorch._aot_autograd.graph_compile",
+    "torch._functorch.partitioners",
+    "torch.onnx._internal.exporter._compat",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._torchlib.ops",
+]
+"""Modules that the process server imports once. Importing them takes longer than the export of a small network."""
+LIBRARIES, ROOM = ("open_clip", "timm", "transformers"), __name__.removesuffix(".graphs.write")
+"""Further modules for the process server, if this process has imported them: libraries, and all of the room."""
+FROZEN = "bifocal.export.graphs.frozen"
 
 
 def write_graph(
@@ -77,22 +91,6 @@ def random_images(
     mask[:, 0] = True
     mask |= shapes["mask"][1] != "regions"  # an encoder of whole maps needs all cells
     return torch.randn(sized[0], generator=generator), mask
-
-
-PRELOAD = [
-    "onnxscript.function_libs.torch_lib.ops",
-    "torch._dynamo",
-    "torch._export.non_strict_utils",
-    "torch._functorch._aot_autograd.graph_compile",
-    "torch._functorch.partitioners",
-    "torch.onnx._internal.exporter._compat",
-    "torch.onnx._internal.exporter._core",
-    "torch.onnx._internal.exporter._torchlib.ops",
-]
-"""Modules that the process server imports once. Importing them takes longer than the export of a small network."""
-LIBRARIES, ROOM = ("open_clip", "timm", "transformers"), __name__.removesuffix(".graphs.write")
-"""Further modules for the process server, if this process has imported them: libraries, and all of the room."""
-FROZEN = "bifocal.export.graphs.frozen"
 
 
 def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:

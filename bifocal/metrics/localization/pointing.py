@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
+Boxes = NDArray[np.floating]
+"""(n, 4), x0 y0 x1 y1 in pixels; a phrase for several objects has several boxes."""
 
 
 def box_iou(first: Floats, second: Floats) -> NDArray[np.float64]:
@@ -45,10 +47,6 @@ def nms(scores: Floats, boxes: Floats, overlap: float = 0.3) -> NDArray[np.int64
         kept.append(int(best))
         order = order[box_iou(boxes[best : best + 1], boxes[order])[0] <= overlap]
     return np.array(kept, dtype=np.int64)
-
-
-Boxes = NDArray[np.floating]
-"""(n, 4), x0 y0 x1 y1 in pixels; a phrase for several objects has several boxes."""
 
 
 def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArray[np.bool_]:

@@ -22,6 +22,10 @@ DEVIATION = 1e-6
 """Smallest standard deviation that a map is divided by."""
 MAP_TEMPERATURE, PRESENCE_TEMPERATURE = 6.0, 2.0
 """Divisors of the logits before the softmax: of each cell for the map, and of each cell for the presence."""
+FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
+"""Folder of the head in an exported model, its graph, and its values."""
+ACCURATE = (448, 640, 896)
+"""Sizes that point better than one, at four times the time of 640 pixels."""
 
 
 def class_weights(similarities: Array, temperature: float) -> Array:
@@ -92,12 +96,6 @@ def presence_score(presence: Array, weights: Array) -> float:
 def probability(score: float, slope: float, offset: float) -> float:
     """Return the calibrated probability that a phrase is in an image: the logistic of ``slope score + offset``."""
     return float(1 / (1 + np.exp(-(slope * score + offset))))
-
-
-FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
-"""Folder of the head in an exported model, its graph, and its values."""
-ACCURATE = (448, 640, 896)
-"""Sizes that point better than one, at four times the time of 640 pixels."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ from bifocal.onnx.text.captions import Vocabulary, ignored_arguments, tokenize
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
 
 Vector = NDArray[np.float32]
+Entries = Iterator[tuple[bytes, Vector | None]]
+"""Each word of a file, with its vector if it is requested."""
+UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
+"""Names of the vector of unknown words in published files."""
 
 
 @dataclass
@@ -44,10 +48,6 @@ def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
             if not np.isfinite(vector).all():
                 raise ValueError(f"{path}: the vector of {requested[raw]!r} has a value that is not a finite number")
     return file
-
-
-Entries = Iterator[tuple[bytes, Vector | None]]
-"""Each word of a file, with its vector if it is requested."""
 
 
 def _read_text(path: Path, requested: dict[bytes, str]) -> Entries:
@@ -133,10 +133,6 @@ def _is_utf8(word: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
-"""Names of the vector of unknown words in published files."""
 
 
 @dataclass

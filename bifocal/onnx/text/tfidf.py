@@ -23,6 +23,19 @@ from bifocal.onnx.text.captions import (
 )
 
 TERMS, WEIGHTS = "terms.json", "idf.safetensors"
+SUFFIXES = (
+    ("s", ""),
+    ("ses", "s"),
+    ("ves", "f"),
+    ("xes", "x"),
+    ("zes", "z"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("men", "man"),
+    ("ies", "y"),
+)
+"""Noun suffixes and their replacements, from WordNet's ``morphy``; NLTK's lemmatizer uses them by default."""
+FILES = ("index.noun", "noun.exc")
 
 
 @dataclass
@@ -209,22 +222,6 @@ def find_stop_words(language: str) -> frozenset[str]:
     known = language in LANGUAGE_MAPPING.values()
     # The tokenizer keeps apostrophes only inside a word.
     return frozenset(token for word in get_stop_words(language) for token in tokenize(word)) if known else frozenset()
-
-
-SUFFIXES = (
-    ("s", ""),
-    ("ses", "s"),
-    ("ves", "f"),
-    ("xes", "x"),
-    ("zes", "z"),
-    ("ches", "ch"),
-    ("shes", "sh"),
-    ("men", "man"),
-    ("ies", "y"),
-)
-"""Noun suffixes and their replacements, from WordNet's ``morphy``; NLTK's lemmatizer uses them by default."""
-
-FILES = ("index.noun", "noun.exc")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_argu
 from bifocal.onnx.text.pretrained_word_vectors import PretrainedWordVectors
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
 
+SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
+"""Arguments that only the training of word vectors uses."""
+
 
 @dataclass
 class Word2Vec(WordVectorizer):
@@ -88,10 +91,6 @@ def read_lines(path: Path) -> list[str]:
 def _hash(text: str) -> int:
     # gensim's default, hash(), differs between processes.
     return zlib.crc32(text.encode())
-
-
-SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
-"""Arguments that only the training of word vectors uses."""
 
 
 @dataclass

@@ -25,6 +25,8 @@ NOT_OF_THE_NETWORK = ("_name_or_path", "architectures", "dtype", "torch_dtype", 
 """Names in ``config.json`` that do not describe the network."""
 EXCLUDED = (".", "onnx", "openvino")
 """Beginnings of the names of folders with other copies of the weights."""
+FILES = ("*.json", "*.safetensors")
+EXCLUDED_FILES = ("onnx/*", "openvino/*")
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,6 @@ def _max_tokens(transformer: Path) -> int:
     file = transformer / SENTENCE_CONFIG
     given = json.loads(file.read_text()).get("max_seq_length") if file.is_file() else None
     return int(min(limit, given or limit))
-
-
-FILES = ("*.json", "*.safetensors")
-EXCLUDED_FILES = ("onnx/*", "openvino/*")
 
 
 def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder:
