@@ -4,7 +4,7 @@
 
 The demo's model embeds drawn scenes once. Images of an album share a part of their vectors: their mean cosine is 0.52,
 after the mean of all images is taken away. The reference has 1,000 images and a week 500, in albums of one size. A
-change is found if one of two weeks crosses a threshold. The peer is the test of single images.
+change is found if one of two weeks crosses a threshold. The peer tests single images.
 """
 
 from collections.abc import Callable, Mapping

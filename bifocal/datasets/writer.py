@@ -160,8 +160,8 @@ def _image_row(image: ImageEntry, files: dict[str, InspectedImage]) -> dict[str,
 def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tuple[Corpus, dict[str, InspectedImage]]:
     """Return the valid entries, and the files of the valid images by image id, which are copied to ``copy_to``.
 
-    An image needs a caption or a label, an unused id and a path inside the image root. Boxes are clipped to the image;
-    a phrase needs one that has an area.
+    An image needs a caption or a label, an unused id and a path inside the image root. Boxes are clipped to the image.
+    A phrase needs a box with an area.
     """
     rejected = list(corpus.rejected)
 

@@ -63,7 +63,7 @@ def append_line(file: Path, line: str) -> None:
 def flush(path: Path) -> None:
     """Write a file, or the names in a folder, from the cache of the system to the disk."""
     if os.name == "nt":
-        if path.is_dir():  # Windows opens no folder, and flushes only what is open for writing
+        if path.is_dir():  # Windows cannot open folders, and flushes only files open for writing
             return
         descriptor = os.open(path, os.O_RDWR)
     else:

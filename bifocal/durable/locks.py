@@ -47,7 +47,7 @@ def _lock(path: Path, make: Callable[[Path], object] | None = None, *, shared: b
         if make is not None:
             make(path)
         try:
-            descriptor = os.open(path if fcntl else os.devnull, os.O_RDONLY)  # Windows opens no folder
+            descriptor = os.open(path if fcntl else os.devnull, os.O_RDONLY)  # Windows cannot open folders
         except FileNotFoundError:
             if make is None:
                 raise

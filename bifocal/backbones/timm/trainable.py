@@ -25,7 +25,7 @@ class TailLayers(nn.Module):
 
     The statistics of batch norm and the weights of grouped convolutions, such as depthwise ones, are frozen.
 
-    Called with maps of ``after``, it returns the outputs of the layers ``also``, then that of ``forward_features``.
+    Called with maps of ``after``, it returns the outputs of the layers ``also``, and last of ``forward_features``.
     ``also`` may name ``after``.
     """
 

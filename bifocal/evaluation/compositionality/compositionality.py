@@ -124,8 +124,8 @@ def edits(caption: str) -> tuple[str, dict[str, str]]:
     - negation: the present and the absent object are exchanged ("a star but no ring"), or "with" and "without";
     - order: all words are shuffled, in an order that the caption determines.
 
-    Exchanges keep all words: one that needs "an" in place of "a" does not apply. The rules know neither grammar nor the
-    image: an edit of a real caption may be odd, and rarely true.
+    Exchanges keep all words: an exchange that would turn "a" into "an" is left out. The rules read neither grammar nor
+    the image: an edited real caption may be odd, and rarely true.
 
     >>> edits("A red star above a blue ring.")[1]["attributes"]
     'a blue star above a red ring'

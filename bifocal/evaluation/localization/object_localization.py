@@ -111,7 +111,7 @@ class ObjectMaps:
     boxes: list[list[NDArray[np.float64]]]
 
     def mask_metrics(self, threshold: float) -> dict[str, float]:
-        """Return the mAP of masks at a threshold, in percent: our protocol, and that of BEAN's published code."""
+        """Return the mAP of masks at a threshold, in percent, by our protocol and by the protocol of BEAN's code."""
         present = np.array([[len(truth) > 0 for truth in row] for row in self.boxes])
         overlaps = self.overlaps[THRESHOLDS.index(threshold)]
         ranked, by_overlap = mask_mean_ap(self.scores, overlaps, present), mask_mean_ap_of_overlaps(overlaps, present)

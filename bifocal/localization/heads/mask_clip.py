@@ -26,7 +26,7 @@ class MaskCLIP(CheckedByConstruction):
         map       = patches unit(text(phrase) / |..| + text("a photo of a {phrase}") / |..|)
 
     Maps are standardized, smoothed, and have a prior of the center as ``ClassMixture``, whose defaults they keep.
-    Weights of such a model were not at hand: the quality is not measured, and there is no probability of presence.
+    Untested on published weights. There is no probability of presence.
 
     Args:
         size: side of the square image in pixels, a multiple of the patch; None for the size of the weights. Other sizes
