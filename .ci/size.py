@@ -7,7 +7,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("bifocal", "runtime", "components", "pipelines")
-BUDGET = 57_728
+BUDGET = 57_651
 """Largest number of lines. A change that adds lines deletes as many; only an issue raises the budget."""
 
 
