@@ -38,7 +38,8 @@ def test_second_process_waits_and_then_names_the_holder(
         promotion_lock(MODEL, timeout=0.5),
     ):
         pass
-    assert re.fullmatch(rf"waiting for the promotion lock, held by {ME}, at most 0\.5 s\n", capsys.readouterr().err)
+    # A server of an earlier test may report a closed connection meanwhile.
+    assert re.search(rf"^waiting for the promotion lock, held by {ME}, at most 0\.5 s$", capsys.readouterr().err, re.M)
     with promotion_lock(MODEL, timeout=0):
         move_alias(MODEL, "champion", 1)
 
