@@ -128,7 +128,10 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: b
             "run python -m pipelines release for its run first"
         )
     if not stale and RELEASE_TAG in version_tags(vetoed):
-        now, then = released_items(vetoed), released_items(restored)
+        try:
+            now, then = released_items(vetoed), released_items(restored)
+        except FileNotFoundError as error:
+            raise ValueError(f"{error}; --stale rolls back without a comparison of the images") from error
         if now != then:
             raise ValueError(
                 f"the release of version {restored.number} lacks {len(now - then)} images of version {vetoed.number}, "

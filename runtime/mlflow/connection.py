@@ -1,10 +1,10 @@
 """The MLflow server: its address, its errors, a client, the experiment and the pages of runs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import mlflow
 from mlflow.entities import Run
@@ -19,6 +19,7 @@ from runtime.checkout import project_folder, project_store, tracking_uri
 from runtime.redaction import redact
 
 EXPERIMENT = "bifocal"
+T = TypeVar("T")
 # Let the server send and take the files itself: otherwise MLflow 3.17 names addresses of its bucket, which a network
 # policy, or the network of this machine, may not reach.
 for _name in ("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD"):
@@ -90,6 +91,26 @@ def download(folder: Path, **source: str) -> Path:
     with mlflow_errors_as_oserror():
         connect()
         return Path(mlflow.artifacts.download_artifacts(**source, dst_path=str(folder)))
+
+
+def if_exists(request: Callable[[], T]) -> T | None:
+    """Return MLflow's answer to a request; None for what a user deleted."""
+    try:
+        return request()
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+
+
+def find_run(client: mlflow.MlflowClient, run_id: str) -> Run | None:
+    """Return a run, also one that a user deleted; None after 'mlflow gc'."""
+    return if_exists(lambda: client.get_run(run_id))
+
+
+def list_folder(client: mlflow.MlflowClient, run_id: str, folder: str) -> list[str]:
+    """Return the paths in a folder of a run; none if there is no such folder or run any more."""
+    return [entry.path for entry in if_exists(lambda: client.list_artifacts(run_id, folder)) or []]
 
 
 def artifact_request(*arguments: Any, **options: Any) -> Any:

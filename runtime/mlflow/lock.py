@@ -24,7 +24,7 @@ import click
 import mlflow
 from mlflow.exceptions import MlflowException
 
-from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.connection import connect, find_run, mlflow_errors_as_oserror
 
 POLL_SECONDS = 0.2
 LEASE_SECONDS = 120.0
@@ -145,20 +145,37 @@ def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
 
 
 def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
-    """Return the run of the lock, whose id is a parameter of the first version's run; None without a version."""
-    for version in client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"]):
-        first = client.get_run(str(version.run_id))
+    """Return the run of the lock, whose id is a parameter of the first version's run and, for the time after that run
+    was deleted, a tag of the model; None without a version that has a run. A user may have deleted any of these runs.
+    """
+    versions = client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"])
+    tagged = client.get_registered_model(model).tags.get(LOCK_RUN) if versions else None
+    if tagged and _revive(client, tagged):
+        return str(tagged)
+    for first in filter(None, (find_run(client, str(version.run_id)) for version in versions)):
+        logged = [value for key, value in sorted(first.data.params.items()) if key.startswith(LOCK_RUN)]
+        if logged and _revive(client, logged[-1]):
+            return str(logged[-1])
         if first.info.lifecycle_stage != "active":
-            continue  # a user deleted the run
-        if LOCK_RUN not in first.data.params:
-            created = client.create_run(first.info.experiment_id, run_name=f"promotions of {model}").info.run_id
-            client.set_terminated(created)
-            if _log_once(client, first.info.run_id, LOCK_RUN, created):
-                return str(created)
-            client.delete_run(created)  # another process was faster
-            first = client.get_run(first.info.run_id)
-        return str(first.data.params[LOCK_RUN])
+            continue
+        if tagged or logged:
+            click.echo(f"warning: MLflow lost the run with the promotions and deletions of {model}", err=True)
+        created = client.create_run(first.info.experiment_id, run_name=f"promotions of {model}").info.run_id
+        client.set_terminated(created)
+        if _log_once(client, first.info.run_id, LOCK_RUN + f".{len(logged)}" * bool(logged), created):
+            client.set_registered_model_tag(model, LOCK_RUN, created)
+            return str(created)
+        client.delete_run(created)  # another process was faster
+        return lock_run(client, model)
     return None
+
+
+def _revive(client: mlflow.MlflowClient, run_id: str) -> bool:
+    """Restore a run that a user deleted; return False if 'mlflow gc' removed it."""
+    run = find_run(client, run_id)
+    if run and run.info.lifecycle_stage != "active":
+        client.restore_run(run_id)
+    return run is not None
 
 
 def _log_once(client: mlflow.MlflowClient, run_id: str, key: str, value: str) -> bool:
@@ -166,7 +183,7 @@ def _log_once(client: mlflow.MlflowClient, run_id: str, key: str, value: str) ->
     try:
         client.log_param(run_id, key, value)
     except MlflowException as error:
-        if error.error_code != "INVALID_PARAMETER_VALUE":
+        if error.error_code != "INVALID_PARAMETER_VALUE" or key not in client.get_run(run_id).data.params:
             raise
         return False
     return True

@@ -1,4 +1,7 @@
-"""Registered models: versions, their aliases, and the evaluation results stored with them."""
+"""Registered models: versions, their aliases, and the evaluation results stored with them.
+
+A version keeps its evaluation, decisions and releases in its run, which users may delete: 'mlflow gc' removes them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +14,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 from mlflow.models.model import MLMODEL_FILE_NAME
 
+from bifocal.progress import log_line
 from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
-from runtime.mlflow.connection import connect, download, mlflow_errors_as_oserror
+from runtime.mlflow.connection import connect, download, find_run, if_exists, list_folder, mlflow_errors_as_oserror
 
 EVALUATION_DIR = "evidence"
 """Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
@@ -27,14 +31,15 @@ DELETED_TAG = "model.deleted"
 
 def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str) -> int | None:
     """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation; None without one, or
-    if its model was deleted.
+    if its model or its run was deleted.
     """
     with mlflow_errors_as_oserror():
         client = connect()
         version = latest_with(client, model, onnx_hash)
-        if version is None or DELETED_TAG in version.tags:
+        found = RegisteredVersion(model, int(version.version), str(version.run_id)) if version else None
+        if version is None or found is None or not found.is_complete():
             return None
-        if version.tags.get(EVALUATION_TAG) != evaluation_hash:
+        if version.tags.get(EVALUATION_TAG) != evaluation_hash or not found.has_file(EVALUATION_DIR):
             client.log_artifacts(str(version.run_id), str(evaluation), EVALUATION_DIR)
             client.set_model_version_tag(model, version.version, EVALUATION_TAG, evaluation_hash)
         client.set_registered_model_alias(model, alias, version.version)
@@ -60,11 +65,23 @@ class RegisteredVersion:
     def check(self) -> None:
         """Raise ``FileNotFoundError`` if its model was deleted."""
         deleted = version_tags(self).get(DELETED_TAG)
-        if deleted is not None:
-            raise FileNotFoundError(
-                f"the model of version {self.number} of {self.model} was deleted by 'python -m pipelines clean' on "
-                f"{deleted[:10]}: choose another version, or train and register it again"
-            )
+        with mlflow_errors_as_oserror():
+            files = if_exists(lambda: mlflow.artifacts.list_artifacts(self.uri))
+        if deleted is None and files:
+            return
+        how = f"was deleted by 'python -m pipelines clean' on {deleted[:10]}" if deleted else "has no files any more"
+        raise FileNotFoundError(
+            f"the model of version {self.number} of {self.model} {how}: choose another version, or train and register "
+            "it again"
+        )
+
+    def is_complete(self) -> bool:
+        """Whether neither its model nor its run was deleted."""
+        try:
+            self.check()
+        except FileNotFoundError:
+            return False
+        return find_run(connect(), self.run_id) is not None
 
     @property
     def uri(self) -> str:
@@ -98,17 +115,33 @@ class RegisteredVersion:
 
     def download_evaluation(self, name: str, folder: Path) -> Path:
         """Download the file ``name`` of its evaluation, or all with "", to ``folder``; return its path."""
-        return download(folder, run_id=self.run_id, artifact_path=f"{EVALUATION_DIR}/{name}".rstrip("/"))
+        return self.download_file(f"{EVALUATION_DIR}/{name}".rstrip("/"), folder)
+
+    def download_file(self, path: str, folder: Path) -> Path:
+        """Download a file or folder of its run to ``folder``; ``FileNotFoundError`` if it was deleted."""
+        if not self.has_file(path):
+            raise self.lost(path)
+        return download(folder, run_id=self.run_id, artifact_path=path)
+
+    def lost(self, path: str) -> FileNotFoundError:
+        """Return the error for a missing file of its run."""
+        return FileNotFoundError(
+            f"version {self.number} of {self.model} has no {path} any more: its run {self.run_id} was deleted, or lost "
+            "files; register the model again, which makes a new version"
+        )
 
     def has_file(self, path: str) -> bool:
-        """Whether the run of the version has the file ``path``, which is in a folder."""
-        entries = connect().list_artifacts(self.run_id, path.rpartition("/")[0])
-        return any(entry.path == path for entry in entries)
+        """Whether the run of the version is there and has the file or folder ``path``."""
+        with mlflow_errors_as_oserror():
+            return path in list_folder(connect(), self.run_id, path.rpartition("/")[0])
 
     def log_decision(self, tags: Mapping[str, str], name: str, decision: Mapping[str, Any]) -> None:
-        """Set ``tags`` on the version and log ``decision`` with its run, as the JSON file ``name``."""
+        """Set ``tags`` on the version and log ``decision`` with its run, if left, as the JSON file ``name``."""
         client = connect()
-        client.log_dict(self.run_id, dict(decision), name)
+        if find_run(client, self.run_id):
+            client.log_dict(self.run_id, dict(decision), name)
+        else:
+            log_line(f"{name} is not logged: the run of version {self.number} of {self.model} was deleted")
         for key, value in tags.items():
             client.set_model_version_tag(self.model, str(self.number), key, value)
 

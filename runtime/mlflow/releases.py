@@ -29,7 +29,7 @@ from bifocal.search.index.files import IndexDescription
 from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.live import Deletions
 from runtime.artifacts import MANIFEST, change_manifest, hash_files, write_json
-from runtime.mlflow.connection import connect, download, mlflow_errors_as_oserror
+from runtime.mlflow.connection import connect, find_run, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock, lock_run, promotion_lock
 from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion, latest_with, version_tags
 
@@ -140,7 +140,7 @@ class RegistryDeletions(Deletions):
         with mlflow_errors_as_oserror():
             run_id = lock_run(connect(), self.model)
             if run_id is None:
-                raise ValueError(f"the registry has no version of {self.model}: there is nothing to delete")
+                raise ValueError(f"the registry has no version of {self.model} with a run: there is nothing to delete")
             digits = wanted[0].encode().hex()
             alone = len(wanted) == 1 and len(digits) <= LONGEST
             name = ITEM + digits if alone else sha256(json.dumps(wanted).encode()).hexdigest()
@@ -192,6 +192,8 @@ def log_release(
         collection, index = without_deleted(version.model, collection, index, Path(folder) / "kept")
         release = describe_release(onnx, collection, index, embedding)
         client, target = connect(), f"{FOLDER}/{release.digest}"
+        if find_run(client, version.run_id) is None:
+            raise version.lost("run")
         _check_model(version, release, hash_of_files(version.graph_files(Path(folder) / "model")))
         present = version_tags(version).get(RELEASE_TAG)
         if present and _read_release(version, present, Path(folder) / "present").equals(release):
@@ -246,7 +248,7 @@ def read_digest(version: RegisteredVersion) -> str:
 
 def download_release(version: RegisteredVersion, digest: str, folder: Path) -> tuple[Path, Path]:
     """Download a release with its model to ``folder`` and verify all hashes; return both folders, the graphs first."""
-    path = download(folder / "release", run_id=version.run_id, artifact_path=f"{FOLDER}/{digest}")
+    path = version.download_file(f"{FOLDER}/{digest}", folder / "release")
     release = Release.read(path)
     if release.digest != digest:
         raise ValueError(f"{DESCRIPTION} of version {version.number} has another hash than the tag {RELEASE_TAG}")
@@ -263,15 +265,14 @@ def released_items(version: RegisteredVersion) -> frozenset[tuple[str, str]]:
     """Return id and content of the items in a version's release, without the deleted items of the model."""
     path, deleted = f"{FOLDER}/{read_digest(version)}/{COLLECTION}/{ITEMS}", read_deletions(version.model)
     with TemporaryDirectory() as folder:
-        file = download(Path(folder), run_id=version.run_id, artifact_path=path)
+        file = version.download_file(path, Path(folder))
         columns = pq.read_table(file, columns=["item_id", "sha256", "deleted"]).to_pydict().values()
     rows = zip(*columns, strict=True)
     return frozenset((name, content) for name, content, gone in rows if not gone and name not in deleted)
 
 
 def _read_release(version: RegisteredVersion, digest: str, folder: Path) -> Release:
-    file = download(folder, run_id=version.run_id, artifact_path=f"{FOLDER}/{digest}/{DESCRIPTION}")
-    return Release.read(file.parent)
+    return Release.read(version.download_file(f"{FOLDER}/{digest}/{DESCRIPTION}", folder).parent)
 
 
 def _check_model(version: RegisteredVersion, release: Release, model: str) -> None:

@@ -12,7 +12,7 @@ from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from runtime.mlflow.aliases import alias_lock
-from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.connection import connect, list_folder, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock
 from runtime.mlflow.registry import (
     DELETED_TAG,
@@ -79,8 +79,7 @@ def previous_files(model: str, newest: int) -> list[PreviousFiles]:
         needed = {(version.run_id, version.tags.get(RELEASE_TAG)) for version in kept}
         needed |= {(version.run_id, "") for version in kept}
         for version in filterfalse(_is_cleaned, versions):
-            entries = client.list_artifacts(str(version.run_id), FOLDER)
-            digests = [PurePosixPath(entry.path).name for entry in entries if entry.is_dir]
+            digests = [PurePosixPath(path).name for path in list_folder(client, str(version.run_id), FOLDER)]
             for digest in [*digests, ""]:
                 if (version.run_id, digest) not in needed and (digest or _has_own_model(client, version)):
                     previous = RegisteredVersion(model, int(version.version), str(version.run_id))

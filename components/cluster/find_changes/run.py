@@ -1,6 +1,7 @@
 """Step find_changes: run."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,8 +40,9 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
 
 
 def _training_images(version: RegisteredVersion) -> frozenset[str]:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, suppress(FileNotFoundError):  # a user deleted the run
         return frozenset(pd.read_parquet(version.download_evaluation(TRAINING_IMAGES, Path(folder)))["content"])
+    return frozenset()
 
 
 def _decide(changed: bool, change: float, reason: str) -> dict[str, Any]:

@@ -144,8 +144,9 @@ def assess_versions(
         for version in filter(None, (candidate, champion)):
             try:
                 models.append(ExportedModel.read(*version.download(Path(folder) / str(version.number))))
-            except ValueError as error:
-                return Assessment([Check("files", f"version {version.number} cannot be evaluated: {error}")])
+            except (ValueError, FileNotFoundError) as error:
+                reason = f"version {version.number} cannot be evaluated: {error}"
+                return Assessment([Check("files", f"{reason}; --force --reason TEXT promotes without a comparison")])
         # The test images may be newer than the model: leakage is found by the images that it was trained on.
         if not models[0].trained_on or models[0].trained_on != training_hashes(tables):
             _check_artifact("dataset", artifacts[0], tags)

@@ -1,9 +1,11 @@
-"""End of a process at a write to the registry."""
+"""End of a process at a write to the registry; runs that a user deletes."""
 
+import shutil
 from collections.abc import Callable, Iterable
 
 import mlflow
 import pytest
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
 
 class Killed(BaseException):
@@ -30,3 +32,12 @@ def limit_writes(patch: pytest.MonkeyPatch, names: Iterable[str]) -> Callable[[i
         left[0] = writes
 
     return kill
+
+
+def lose_run(run_id: str) -> None:
+    """Delete a run and its files, as 'mlflow runs delete' and 'mlflow gc' do."""
+    client = mlflow.MlflowClient()
+    files = client.get_run(run_id).info.artifact_uri
+    shutil.rmtree(files.removeprefix("file://"), ignore_errors=True)
+    client.delete_run(run_id)
+    SqlAlchemyStore(mlflow.get_tracking_uri(), files)._hard_delete_run(run_id)

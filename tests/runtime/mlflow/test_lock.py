@@ -10,6 +10,7 @@ import mlflow
 import pytest
 
 from runtime.mlflow import lock, move_alias, promotion_lock, remove_lock
+from tests.runtime.mlflow.kills import lose_run
 
 ROOT = Path(__file__).parents[3]
 MODEL = "locked"
@@ -23,7 +24,8 @@ def client(mlflow_store: str) -> mlflow.MlflowClient:
 
 
 def register_version(client: mlflow.MlflowClient) -> mlflow.MlflowClient:
-    client.create_registered_model(MODEL)
+    if not client.search_registered_models():
+        client.create_registered_model(MODEL)
     run = client.create_run("0").info
     client.create_model_version(MODEL, f"{run.artifact_uri}/model", run.run_id)
     return client
@@ -114,3 +116,25 @@ def test_one_of_five_processes_is_inside(mlflow_server: int, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr[-3000:]
     (run,) = client.search_runs(["0"], f"attributes.run_name = 'promotions of {MODEL}'")
     assert len([name for name in run.data.params if name.startswith("released")]) == 5
+
+
+def test_the_lock_outlives_each_run_that_a_user_deletes(
+    client: mlflow.MlflowClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = lock.lock_run(client, MODEL)
+    assert held is not None
+    client.delete_run(held)
+    with promotion_lock(MODEL, timeout=0):
+        move_alias(MODEL, "champion", 1)
+    lose_run(client.get_model_version(MODEL, "1").run_id)
+    assert lock.lock_run(client, MODEL) == held
+    register_version(client)
+    lose_run(held)
+    assert "lost" not in capsys.readouterr().err
+    with promotion_lock(MODEL, timeout=0):
+        move_alias(MODEL, "champion", 2)
+    assert "warning: MLflow lost the run with the promotions and deletions of locked" in capsys.readouterr().err
+    second = lock.lock_run(client, MODEL)
+    assert second is not None
+    lose_run(second)
+    assert lock.lock_run(client, MODEL) not in (None, held, second)

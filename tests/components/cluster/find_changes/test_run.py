@@ -11,6 +11,7 @@ from components.cluster.find_changes.run import run
 from components.cluster.find_changes.spec import FindChangesParams
 from runtime.artifacts import artifact_hash
 from tests.components.cluster.promote.versions import POLICY, decide, register
+from tests.runtime.mlflow.kills import lose_run
 
 PARAMS = FindChangesParams(seed=1, model=POLICY.model, alias=POLICY.candidate, promote=True, least=0.5)
 
@@ -50,3 +51,15 @@ def test_a_killed_run_goes_on_and_a_decided_one_does_not(
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
     decide(artifacts)
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "false"
+
+
+def test_after_the_run_of_the_last_training_was_deleted_the_dataset_is_compared_as_a_whole(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    number, client = register(tmp_path, dataset, 0.1), mlflow.MlflowClient()
+    client.set_model_version_tag(POLICY.model, str(number), "hash.dataset", artifact_hash(artifacts / "dataset"))
+    client.set_model_version_tag(POLICY.model, str(number), "promotion", "no")
+    lose_run(client.get_model_version(POLICY.model, str(number)).run_id)
+    assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": "false", "change": 0.0}
+    client.set_model_version_tag(POLICY.model, str(number), "hash.dataset", "another")
+    assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": "true", "change": 1.0}

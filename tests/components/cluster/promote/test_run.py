@@ -11,10 +11,12 @@ from bifocal.datasets import Dataset
 from bifocal.promotion.exported_model import ExportedModel
 from components.cluster.promote.run import run
 from components.cluster.promote.spec import PromoteParams
-from runtime.mlflow import RELEASE_TAG, get_version, reuse_version, roll_back, version_tags
+from runtime.mlflow import RELEASE_TAG, VETO, alias_lock, get_version, reuse_version, roll_back, version_tags
 from runtime.mlflow.registry import DELETED_TAG
+from runtime.mlflow.retention import previous_files
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation
 from tests.components.cluster.promote.versions import POLICY, decide, decisions, number_of, register
+from tests.runtime.mlflow.kills import lose_run
 from tests.runtime.notice_servers import web_hook
 
 
@@ -148,6 +150,32 @@ def test_a_champion_of_an_earlier_version_is_replaced_by_force(
     (reason,) = decide(artifacts).reasons
     assert reason.startswith("version 1 cannot be evaluated: parity.csv is missing")
     assert decide(artifacts, force="evaluated by hand").promoted
+
+
+def test_deleted_runs_of_versions_block_neither_registration_nor_forced_promotion(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    client = mlflow.MlflowClient()
+    for name, noise in (("a", 0.6), ("b", 0.1)):
+        register(tmp_path / name, dataset, noise)
+    decide(artifacts, number=1, force="the first")
+    client.set_model_version_tag(POLICY.model, "2", VETO, "withdrawn")
+    lose_run(client.get_model_version(POLICY.model, "1").run_id)
+    veto, reason = decide(artifacts, force="see", decide_only=True).reasons
+    assert veto.startswith("the version was withdrawn")
+    assert reason.startswith("version 1 cannot be evaluated: version 1 of bifocal has no evidence any more: its run")
+    assert decide(artifacts).reasons == [veto]
+    assert number_of(POLICY.champion) == 1
+    assert decide(artifacts, force="by hand").promoted
+    assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (2, 1)
+    lose_run(client.get_model_version(POLICY.model, "2").run_id)
+    client.set_model_version_tag(POLICY.model, "2", "hash.onnx", "0123")
+    assert reuse_version(POLICY.model, POLICY.candidate, "0123", tmp_path / "b/evidence", "4567") is None
+    with alias_lock(POLICY.model, 0):
+        roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
+    assert number_of(POLICY.champion) == 1
+    assert VETO in client.get_model_version(POLICY.model, "2").tags
+    assert previous_files(POLICY.model, 1) == []
 
 
 def test_a_decision_alone_moves_no_alias_and_the_promotion_after_the_release_spends_nothing_more(
