@@ -22,14 +22,11 @@ def git_environment() -> dict[str, str]:
 
 def call(*command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
     """Return a command's output, or raise ``ValueError``; the process environment overrides ``environment``."""
-    process = subprocess.run(
-        command,
-        cwd=folder,
-        env={**(environment or {}), **git_environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = {**(environment or {}), **git_environment()}
+    try:
+        process = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise ValueError(f"{command[0]} is not installed: install it, or add its folder to PATH") from error
     if process.returncode:
         raise ValueError(f"{' '.join(command)!r} failed: {(process.stderr or process.stdout).strip()}")
     return process.stdout
@@ -66,6 +63,15 @@ def _resolve(clone: Path, revision: str, repository: str) -> str:
     raise ValueError(f"{repository} has no commit or branch {revision!r}: is it pushed?")
 
 
+def ask_git(*arguments: str, folder: Path | None = None) -> str:
+    """Return git's answer about the checkout around ``folder``; "" outside a checkout or without git."""
+    try:
+        process = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return process.stdout.strip() if process.returncode == 0 else ""
+
+
 def tracking_uri() -> str:
     """Address of the MLflow server or database: ``MLFLOW_TRACKING_URI``, or else ``mlflow.db`` of the project."""
     return os.environ.get("MLFLOW_TRACKING_URI") or project_store()
@@ -80,5 +86,4 @@ def project_folder() -> Path:
     """Top level of the git checkout, else the working directory; ``DVC_ROOT`` for copies that DVC deletes."""
     if "DVC_ROOT" in os.environ:
         return Path(os.environ["DVC_ROOT"]).resolve()
-    process = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False)
-    return Path(process.stdout.strip() or Path.cwd()).resolve()
+    return Path(ask_git("rev-parse", "--show-toplevel") or Path.cwd()).resolve()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -13,7 +12,7 @@ import click
 
 from components import catalog
 from runtime import parameters
-from runtime.checkout import tracking_uri
+from runtime.checkout import ask_git, tracking_uri
 
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
@@ -124,10 +123,10 @@ def load_parameters(recipes: Sequence[Path | str], settings: Sequence[str] = ())
 
 def head_commit() -> str:
     """Return the commit of this checkout."""
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ValueError(f"this folder has no git commit ({done.stderr.strip()}): name one with --revision")
-    return done.stdout.strip()
+    commit = ask_git("rev-parse", "HEAD")
+    if not commit:
+        raise ValueError("this folder has no git commit, or git is not installed: name a commit with --revision")
+    return commit
 
 
 def check_cluster(

@@ -125,6 +125,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
             ["git", *arguments],
             cwd=folder, env=git_environment(), capture_output=True, text=True, check=False, timeout=GIT_SECONDS,
         )  # fmt: skip
+    except FileNotFoundError:
+        return "git is not installed"
     except subprocess.TimeoutExpired:
         return f"no answer within {GIT_SECONDS} s"
     return (done.stderr.strip().splitlines() or ["git failed"])[-1] if done.returncode else None

@@ -6,7 +6,6 @@ Requests wait in a queue while the server is down.
 import json
 import logging
 import os
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from mlflow.exceptions import MlflowException
 
 from bifocal.progress import log_line
 from runtime.artifacts import artifact_hash, read_manifest
+from runtime.checkout import ask_git
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
 from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
 from runtime.spec import flatten
@@ -223,15 +223,9 @@ def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:
 
 
 def git_commit() -> str:
-    """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout."""
-    process = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return process.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
+    """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout, without git."""
+    found = ask_git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*", folder=Path(__file__).parent)
+    return found or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
 
 
 def datasets_of(artifacts: Mapping[str, Path], stage: str) -> list[DatasetInput]:
