@@ -49,6 +49,8 @@ class TaskFactory:
         declared = declare(component, resources.images[component.image], self.environment, types, processes)
         # One canonical JSON string: Kubeflow turns nested integers into floats.
         parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
+        # The same JSON, in which Kubeflow sees no placeholder, such as {{$}} in a text of the user.
+        parameters = parameters.replace("{{", "{\\u007b")
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
         task: dsl.PipelineTask = declared(**{PARAMETERS: parameters, CODE: image_key(component)}, **inputs)
         task.set_caching_options(resources.cache and not component.side_effects)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from components.catalog import all_components, pipeline_components
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
@@ -144,3 +146,13 @@ def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
     for reader in ("evaluate", "export-onnx"):
         source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
         assert source == {"producerTask": job_task, "outputArtifactKey": "embedding"}
+
+
+@pytest.mark.parametrize(
+    "text", ["{{$}}", "{{$.inputs.parameters['seed']}}", "{{channel:task=;name=a;type=String;}}", "{{{{"]
+)
+def test_a_text_with_a_placeholder_of_kubeflow_stays_as_it_is(text: str) -> None:
+    pipeline, _ = compiled(embed_collection={**VALUES["embed_collection"], "name": text})
+    written = arguments(tasks_of(pipeline)["embed-collection"])["parameters"]
+    assert "{{" not in written
+    assert json.loads(written)["embed_collection"]["name"] == text
