@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.durable import Change, change, clear, complete, hold, release, write_text
+from bifocal.progress import log_line
+from runtime.spec import flatten
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -22,10 +24,27 @@ def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     complete(final.parent)
     partial.mkdir(parents=True, exist_ok=True)
     hold(partial)
-    if not (file.is_file() and file.read_text() == text):
+    previous = file.read_text() if file.is_file() else ""
+    if previous != text:
+        if previous and len(list(partial.iterdir())) > 1:
+            log_line(f"{partial}: a killed run is discarded, because this run differs: {_changes(previous, text)}")
         clear(partial)
         file.write_text(text)
     return partial
+
+
+def _changes(previous: str, text: str) -> str:
+    """Return up to three values that differ between two fingerprints."""
+    try:
+        old, new = (flatten(json.loads(fingerprint)) for fingerprint in (previous, text))
+    except ValueError:
+        return "its fingerprint was cut"
+    changed = [
+        f"{key} {str(old.get(key))[:40]} -> {str(new.get(key))[:40]}"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+    return ", ".join(changed[:3]) + f" and {len(changed) - 3} more" * (len(changed) > 3)
 
 
 def partial_path(final: Path) -> Path:

@@ -49,11 +49,19 @@ def test_previous_artifact_stays_until_commit(tmp_path: Path) -> None:
     assert not (tmp_path / "toy" / "folder").exists()
 
 
-def test_partial_directory_is_kept_only_for_the_same_fingerprint(tmp_path: Path) -> None:
+def test_partial_directory_is_kept_only_for_the_same_fingerprint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (open_partial(tmp_path / "toy", FINGERPRINT) / "checkpoint").write_text("half")
     assert (open_partial(tmp_path / "toy", FINGERPRINT) / "checkpoint").read_text() == "half"
     other = FINGERPRINT | {"parameters": {"size": 2}}
+    assert capsys.readouterr().err == ""
     assert not (open_partial(tmp_path / "toy", other) / "checkpoint").exists()
+    assert "toy.partial: a killed run is discarded, because this run differs: parameters.size 1 -> 2" in (
+        capsys.readouterr().err
+    )
+    open_partial(tmp_path / "toy", FINGERPRINT)
+    assert capsys.readouterr().err == "", "nothing but the fingerprint was there"
 
 
 def test_commit_deletes_checkpoints(tmp_path: Path) -> None:
