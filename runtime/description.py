@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from bifocal import registry
+from runtime.parameters import dump_yaml
 from runtime.spec import ClassRef, FromRegistry, find_mark, nested_models
 
 NAMES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
@@ -55,7 +56,7 @@ def describe(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Par
 
 def to_yaml(value: Any) -> str:
     """Return ``value`` as one line of YAML."""
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False).splitlines()[0]
+    return dump_yaml(value, default_flow_style=True, width=10_000).splitlines()[0]
 
 
 def _group_members(group: type[BaseModel], value: Any) -> tuple[Parameter, ...]:

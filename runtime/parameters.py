@@ -2,9 +2,11 @@
 
 import inspect
 import json
+import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, ClassVar, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -14,8 +16,19 @@ from runtime.spec import Component, FromRegistry, Params, StrictModel, find_mark
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
+TAG = "tag:yaml.org,2002:"
+SCALARS = {
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "float": r"[-+]?[0-9][0-9_]*(\.[0-9_]*([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)|[-+]?\.[0-9_]+([eE][-+][0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "int": r"[-+]?(0b[0-1_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)",
+    "merge": "<<",
+    "null": "~|null|Null|NULL|",
+}
+"""Plain scalars that are not text: YAML 1.2 as ruamel.yaml reads it, and so DVC. PyYAML alone reads YAML 1.1."""
+TAGS = {TAG + name for name in (*SCALARS, "str", "seq", "map")} - {TAG + "merge"}
 MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES = 2**20, 100, 100_000
-ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
+ANY_TYPE = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 """Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""
 
 
@@ -27,7 +40,7 @@ def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ())
     """Return the values of ``path``, overlaid by ``recipes`` and ``settings`` (``a.b.0.c=3``), key by key; lists
     replace lists. A named part replaces a part with its arguments, a setting of only a name keeps them.
     """
-    values = _read_yaml(path)
+    values = _read_sections(path)
     for recipe in recipes:
         values = overlay(values, recipe)
     return with_settings(values, settings)
@@ -35,7 +48,7 @@ def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ())
 
 def overlay(values: Mapping[str, Any], recipe: Path) -> dict[str, Any]:
     """Return ``values`` overlaid by a recipe."""
-    return merge(values, _read_yaml(recipe))
+    return _merge(values, _read_sections(recipe), sections=True)
 
 
 def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -44,21 +57,36 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
         key, equals, text = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512")
-        value = nested = load_yaml(text)
+        try:
+            value = nested = load_yaml(text)
+        except yaml.YAMLError as error:
+            raise ParameterError(f"--set {key}: {text!r} is not YAML: {error}; quote it: '\"text\"'") from error
         for name in reversed(key.split(".")):
             nested = {name: nested}
-        values = _merge(values, nested, keep_arguments=not isinstance(value, Mapping), where="--set " + key)
+        values = _merge(
+            values, nested, keep_arguments=not isinstance(value, Mapping), sections=True, where="--set " + key
+        )
     return values
 
 
-def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with its arguments."""
-    return _merge(base, top, keep_arguments=False, where="")
+def merge(base: Mapping[str, Any], top: Mapping[str, Any], *, parts: bool = True) -> dict[str, Any]:
+    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with its arguments.
+
+    Without ``parts``, a key ``name`` is a key as any other.
+    """
+    return _merge(base, top, keep_arguments=not parts)
 
 
-def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> dict[str, Any]:
-    def merged(previous: Any, value: Any) -> Any:
-        if not isinstance(value, Mapping) or ("name" in value and not keep_arguments):
+def _merge(
+    base: Mapping[str, Any],
+    top: Mapping[str, Any],
+    *,
+    keep_arguments: bool = False,
+    sections: bool = False,
+    where: str = "",
+) -> dict[str, Any]:
+    def merged(previous: Any, value: Any, part: bool = not keep_arguments) -> Any:
+        if not isinstance(value, Mapping) or ("name" in value and part):
             return value
         if isinstance(previous, list) and value and all(str(index).isdecimal() for index in value):
             entries = dict(enumerate(previous))
@@ -76,28 +104,48 @@ def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: b
     def overlaid(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         return {**base, **{key: merged(base.get(key), value) for key, value in top.items()}}
 
+    if sections:  # which are no parts; only they may have a parameter 'name'
+        return {**base, **{key: merged(base.get(key), value, part=False) for key, value in top.items()}}
     return overlaid(base, top)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> Any:
+    """Return the value of a YAML file; ``ParameterError`` if it is missing, not UTF-8, or not YAML."""
     if not path.is_file():
         raise ParameterError(f"{path}: no such file")
     try:
-        values = load_yaml(path.read_text())
+        return load_yaml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        byte = f"the byte {error.object[error.start]:#x} at position {error.start}"
+        raise ParameterError(f"{path} is not UTF-8 ({byte}): save it with this encoding") from error
     except yaml.YAMLError as error:
         raise ParameterError(f"{path} is not YAML: {error}") from error
+
+
+def _read_sections(path: Path) -> dict[str, Any]:
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise ParameterError(f"{path}: expected sections such as 'train_embedding:', got {type(values).__name__}")
     return values
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML text.
+    """Return the value of a YAML text: mappings, lists, texts, numbers, true, false and null.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, is above 1 MiB or nested deeper than 100 levels, or its aliases stand for
-            more than 100,000 values.
+        yaml.YAMLError: the text is not YAML, repeats a key, has another type, is above 1 MiB or nested deeper than 100
+            levels, or its aliases stand for more than 100,000 values; the message is one line.
     """
+    try:
+        return _load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise yaml.YAMLError(f"{line}{error.problem or error.context}") from error
+    except (yaml.reader.ReaderError, ValueError, KeyError, IndexError) as error:  # of one character, of '!!int x'
+        raise yaml.YAMLError(" ".join(str(error).split())) from error
+
+
+def _load(text: str) -> Any:
     if len(text) > MAX_CHARACTERS:
         raise yaml.YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
     sizes: dict[str, int] = {}  # values below each anchor, with the values of aliases
@@ -111,6 +159,8 @@ def load_yaml(text: str) -> Any:
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, size = groups.pop()
         elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in groups):
+                raise yaml.YAMLError(f"{_line(event)}: {event.anchor} contains itself")
             anchor, size = None, sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             anchor, size = event.anchor, 1
@@ -122,11 +172,67 @@ def load_yaml(text: str) -> Any:
         groups[-1] = outer, total + size
         if total + size > MAX_VALUES:
             raise yaml.YAMLError(f"{_line(event)}: more than {MAX_VALUES:,} values, with those that aliases stand for")
-    return yaml.load(text, LOADER)
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        _check_nodes(loader, node)
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
-def _line(event: yaml.Event) -> str:
-    return f"line {event.start_mark.line + 1 if event.start_mark else 0}"
+class _Loader(LOADER):  # type: ignore[misc, valid-type]
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that either version of YAML would read as another type."""
+
+
+for _name, _pattern in SCALARS.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(TAG + _name, re.compile(f"^(?:{_pattern})$"), None)
+_Loader.add_constructor(TAG + "int", lambda loader, node: _integer(loader.construct_scalar(node)))
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "").lower()
+    return int(digits, 0 if digits.lstrip("+-")[:2] in ("0b", "0o", "0x") else 10)
+
+
+def dump_yaml(values: Any, **options: Any) -> str:
+    """Return the YAML text of values, in their order; ``load_yaml``, DVC and PyYAML read the same from it."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, **options)
+
+
+def _check_nodes(loader: Any, root: yaml.Node | None) -> None:
+    """Raise ``yaml.YAMLError`` for a repeated key, or a type that JSON does not have, such as a set."""
+    waiting, seen = [root] if root else [], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if node.tag not in TAGS:
+            raise yaml.YAMLError(f"{_line(node)}: {node.tag.removeprefix(TAG)} is not a type of parameters")
+        if isinstance(node, yaml.MappingNode):
+            lines: dict[Any, str] = {}
+            for key, value in node.value:
+                waiting.append(value)
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.YAMLError(f"{_line(key)}: a key is a {key.id}, expected a text")
+                if key.tag != TAG + "merge":
+                    waiting.append(key)
+                    name = loader.construct_object(key)
+                    if name in lines:
+                        raise yaml.YAMLError(f"{_line(key)}: the key {name!r} is already on {lines[name]}; keep one")
+                    lines[name] = _line(key)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+
+
+def _line(part: yaml.Event | yaml.Node) -> str:
+    return f"line {part.start_mark.line + 1 if part.start_mark else 0}"
 
 
 def validate(
@@ -234,10 +340,21 @@ def _check_nested(value: Any, mark: FromRegistry, annotation: Any, where: str) -
 
 
 def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
+    if any(isinstance(entry, float) and not math.isfinite(entry) for entry in _leaves(value)):
+        yield f"{where}: got {value!r}; input should be a finite number"
+        return
     try:
         TypeAdapter(annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         yield f"{where}: got {value!r}; {error.errors()[0]['msg'].lower()}"
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping | list):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(entry)
+    else:
+        yield value
 
 
 def build_parts(group: StrictModel, **available: Any) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Declaration of a component: parameters, artifacts, DVC stage and Kubeflow component; imports pydantic, not torch."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 Location = tuple[str | int, ...]
@@ -28,7 +29,27 @@ class FromRegistry:
 class StrictModel(BaseModel):
     """A group of values of a YAML file. Unknown keys and other types are errors."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def _model_name(name: str) -> str:
+    # A quote would end the text of a filter; the others are refused by MLflow, or cut its addresses of models.
+    if not name.strip() or not name.isprintable() or set(name) & set("\"%'./:?"):
+        raise ValueError(f"MLflow accepts no model {name!r}: leave out \" % ' . / : ? and control characters")
+    return name
+
+
+def _alias(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,254}", name) or re.fullmatch(r"latest|v\d+", name):
+        rule = "a small letter, then small letters, digits, '_' and '-', but not 'latest' or 'v1'"
+        raise ValueError(f"MLflow accepts no alias {name!r}: expected {rule}")
+    return name
+
+
+ModelName = Annotated[str, AfterValidator(_model_name)]
+"""Name of a registered model that MLflow accepts in every place."""
+Alias = Annotated[str, AfterValidator(_alias)]
+"""Alias of a version that MLflow accepts."""
 
 
 class Params(StrictModel):

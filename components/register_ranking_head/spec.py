@@ -2,16 +2,14 @@
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import Alias, Component, ModelName, Params
 
 
 class RegisterRankingHeadParams(Params):
     """Section ``register_ranking_head`` of params.yaml."""
 
-    model: str = Field(min_length=1, description="name in the registry; each new model adds a version")
-    alias: str = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the version; the version that had it loses it"
-    )
+    model: ModelName = Field(description="name in the registry; each new model adds a version")
+    alias: Alias = Field(description="alias of the version; the version that had it loses it")
 
 
 COMPONENT = Component(

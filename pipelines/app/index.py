@@ -17,7 +17,7 @@ from pipelines.app.run_folder import (
     run_name,
     write_parameters,
 )
-from runtime.parameters import load_yaml
+from runtime.parameters import read_yaml
 
 SHOWN = 20
 """Broken files to list; all of them are in rejected.parquet."""
@@ -109,7 +109,7 @@ def chosen_encoders(
     """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call."""
     previous: dict[str, Any] = {}
     if (folder / PARAMETERS).is_file():
-        previous = (load_yaml((folder / PARAMETERS).read_text()) or {}).get(INDEXED, {})
+        previous = (read_yaml(folder / PARAMETERS) or {}).get(INDEXED, {})
         if previous.get("directory") != directory:
             holds = f"the index of {previous['directory']}" if previous else "a trained model"
             raise FileExistsError(f"{folder} holds {holds}: name another run folder with --folder")

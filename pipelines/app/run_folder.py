@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from bifocal.durable import complete, write_text
+from runtime.parameters import dump_yaml
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
@@ -75,7 +75,7 @@ def write_parameters(folder: Path, values: dict[str, Any]) -> None:
     """Write ``params.yaml`` of a run, completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     written_by = "index" if INDEXED in values else "train"
-    write_text(folder / PARAMETERS, f"# Written by 'bifocal {written_by}'.\n" + yaml.safe_dump(values, sort_keys=False))
+    write_text(folder / PARAMETERS, f"# Written by 'bifocal {written_by}'.\n" + dump_yaml(values))
 
 
 def use_store_of(folder: Path) -> None:

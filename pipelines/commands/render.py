@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from components.catalog import all_components, configurable_components, pipeline_components
 from pipelines import dvc
@@ -132,7 +131,7 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     if recipe is not None:
         folder = Path("runs") / recipe.parent.name / recipe.stem
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+        (folder / "params.yaml").write_text(parameters.dump_yaml(values))
         texts = {folder / "dvc.yaml": dvc.render(values, folder.as_posix())}
     else:
         texts = {Path("dvc.yaml"): dvc.render(values)}

@@ -231,4 +231,4 @@ def load_images(path: Path) -> dict[str, str]:
 
 
 def _merge(values: Mapping[str, Any], overlay: Any) -> dict[str, Any]:
-    return parameters.merge(values, TypeAdapter(dict[str, Any]).validate_python(overlay or {}))
+    return parameters.merge(values, TypeAdapter(dict[str, Any]).validate_python(overlay or {}), parts=False)

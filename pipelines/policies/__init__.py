@@ -4,13 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from components.cluster.clean.spec import RetentionPolicy
 from components.cluster.monitor.spec import MonitorPolicy
 from components.cluster.promote.spec import PromotionPolicy
-from runtime.parameters import load_yaml
+from runtime.parameters import read_yaml
 
 if TYPE_CHECKING:
     from bifocal.serving.canary.decision import Rule
@@ -20,10 +19,9 @@ T = TypeVar("T")
 
 def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
     """Return the YAML or JSON in ``path``, validated by pydantic; the ``ValueError`` lists all invalid entries."""
+    values = read_yaml(path)
     try:
-        return validate(load_yaml(path.read_text()))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path.name} is not YAML: {error}") from error
+        return validate(values)
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, entry['loc'])) or 'whole file'}: {entry['msg'].removeprefix('Value error, ')}"

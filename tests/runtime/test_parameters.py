@@ -1,15 +1,30 @@
 """Parameters: overlays and limits of files; every error is one line that names the key and the nearest known word."""
 
+import json
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 import yaml
-from pydantic import Field
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import Field, TypeAdapter, ValidationError
+from ruamel.yaml import YAML
 
-from runtime.parameters import ParameterError, load, load_yaml, merge, validate
-from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath, replace_values
+from runtime.parameters import ParameterError, dump_yaml, load, load_yaml, merge, read_yaml, validate
+from runtime.spec import (
+    Alias,
+    ClassRef,
+    Component,
+    FromRegistry,
+    ModelName,
+    Params,
+    StrictModel,
+    UserPath,
+    replace_values,
+)
 
 ROOT = Path(__file__).parents[2]
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -221,3 +236,140 @@ def test_aliases_within_the_limits_are_those_of_pyyaml() -> None:
     text = "base: &base {a: 1, b: [2, 3]}\nother: {<<: *base, b: &list [4]}\nthird: [*list, *base]"
     assert load_yaml(text) == yaml.safe_load(text)
     assert load_yaml("") is None
+
+
+SCALARS = st.one_of(
+    st.text("0123456789", min_size=1).map(lambda digits: f"0{digits}"),
+    st.text("0123456789+-._eExobnaifNAIF", min_size=1, max_size=8),
+    st.floats().map(repr),
+    st.integers().map(str),
+    st.sampled_from(["yes", "on", "n", "True", "tRUE", "~", "Null", ".inf", "-.INF", "+.inf", ".NaN", "1:30", "1_000"]),
+)
+
+
+@given(SCALARS)
+@example("1e-3")
+@example("5e-05")
+@example("010")
+@example("0o10")
+def test_scalars_are_read_as_dvc_reads_them(text: str) -> None:
+    try:
+        expected = YAML(typ="safe").load(f"[ {text} ]")
+    except Exception:
+        with pytest.raises(yaml.YAMLError):
+            load_yaml(f"[ {text} ]")
+        return
+    assert repr(load_yaml(f"[ {text} ]")) == repr(expected)
+
+
+@given(
+    st.one_of(SCALARS, st.text(st.characters(codec="utf-8")), st.floats(allow_nan=False), st.integers(), st.booleans())
+)
+@example("2026-11-27")
+@example("=")
+@example("<<")
+def test_written_values_are_the_same_for_all_readers(value: object) -> None:
+    text = dump_yaml({"key": value})
+    assert load_yaml(text) == yaml.safe_load(text) == YAML(typ="safe").load(text) == {"key": value}
+
+
+@given(st.text(max_size=30))
+@example("*x")
+@example("@team")
+@example('"\\ud83d\\ude00"')
+@example("!!int x")
+@example("!!set {a}")
+@example("&a [*a]")
+@example("\ud800")
+@example("9" * 5000)
+def test_a_text_has_a_value_that_json_holds_or_is_one_error_of_one_line(text: str) -> None:
+    problem, value = "", None
+    try:
+        value = load_yaml(text)
+    except yaml.YAMLError as error:
+        problem = str(error)
+    assert "\n" not in problem
+    json.dumps(value)
+    with suppress(ParameterError):
+        load(ROOT / "params.yaml", [], [f"register_model.model={text}"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: {x: 1}\nb: 2\na: {y: 1}\n", "line 3: the key 'a' is already on line 1; keep one"),
+        (b"a: {b: 1,\n  b: 1}", "line 2: the key 'b' is already on line 1"),
+        (b"a: [{b: 1, 'b': 2}]", "line 1: the key 'b' is already on line 1"),
+        (b"name: caf\xe9\n", r"UTF-8 \(the byte 0xe9 at position 9\): save it with this encoding"),
+        (b"\xff\xfea\x00", "UTF-8"),
+        (b"a: !!python/name:os x", "python/name:os is not a type of parameters"),
+    ],
+)
+def test_a_file_that_is_not_read_names_itself_and_the_line(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_bytes(content)
+    with pytest.raises(ParameterError, match=rf"recipe\.yaml is not .*{message}"):
+        read_yaml(file)
+
+
+def test_a_merged_key_is_no_repeated_key() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: *a"
+    assert load_yaml(text) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2}}
+
+
+def test_a_parameter_called_name_makes_no_part_of_a_section(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("seed: 1\nembed: {name: theirs, source: null}\n")
+    (tmp_path / "recipe.yaml").write_text("embed: {name: mine}\n")
+    for options in ([tmp_path / "recipe.yaml"], []), ([], ["embed={name: mine}"]), ([], ["embed.name=mine"]):
+        values = load(tmp_path / "params.yaml", *options)
+        assert values["embed"] == {"name": "mine", "source": None}
+    assert merge({"labels": {"a": "1"}}, {"labels": {"name": "b"}}, parts=False) == {"labels": {"a": "1", "name": "b"}}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_are_finite(number: float) -> None:
+    assert "loss.margin: got" in problem({"toy": {"loss": {"name": "TripletLoss", "margin": number}}})
+
+    class Rates(StrictModel):
+        one: float = Field(gt=0)
+        many: dict[str, list[float]]
+
+    for values in ({"one": number, "many": {}}, {"one": 1.0, "many": {"a": [number]}}):
+        with pytest.raises(ValidationError, match=r"finite|greater"):
+            Rates.model_validate(values)
+
+
+@given(st.text(min_size=1, max_size=12))
+@example("it's")
+@example("team/bifocal")
+@example("mein Modell ü")
+@example("a?b")
+@example("a\tb")
+def test_a_model_name_is_accepted_as_mlflow_accepts_it(name: str) -> None:
+    from mlflow.store.artifact.utils.models import _parse_model_uri
+    from mlflow.utils.search_utils import SearchModelVersionUtils
+    from mlflow.utils.validation import _validate_logged_model_name, _validate_model_name
+
+    try:
+        TypeAdapter(ModelName).validate_python(name)
+    except ValidationError:
+        return
+    _validate_model_name(name)
+    _validate_logged_model_name(name)
+    assert _parse_model_uri(f"models:/{name}@champion").name == name
+    assert SearchModelVersionUtils.parse_search_filter(f"name = '{name}'")[0]["value"] == name
+
+
+@pytest.mark.parametrize("name", ["team/bifocal", "a:b", "a.b", "50%", "it's", " ", "", "a\nb", "a?b", 'a"b'])
+def test_a_model_name_that_mlflow_refuses_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="MLflow accepts no model"):
+        TypeAdapter(ModelName).validate_python(name)
+
+
+@pytest.mark.parametrize(
+    ("alias", "accepted"),
+    [("latest", False), ("v1", False), ("v", True), ("v1a", True), ("A", False), ("latest2", True)],
+)
+def test_an_alias_that_mlflow_reserves_is_refused(alias: str, accepted: bool) -> None:
+    with nullcontext() if accepted else pytest.raises(ValidationError, match="not 'latest' or 'v1'"):
+        TypeAdapter(Alias).validate_python(alias)

@@ -18,7 +18,7 @@ Ratio = Annotated[float, Gt(1)]
 class Rule:
     """When the candidate is promoted or withdrawn; ``canary.yaml`` explains the values."""
 
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
     searches: Annotated[int, Ge(1)]
     min_searches: Annotated[int, Ge(1)]
     error_rate: Annotated[float, Gt(0), Lt(0.5)]

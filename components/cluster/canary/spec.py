@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from runtime.spec import ClusterStep, Params
+from runtime.spec import Alias, ClusterStep, Params
 
 VERDICT = "verdict"
 """Output: ``promote``, ``withdraw``, or ``wait`` if the time was too short for a decision."""
@@ -17,7 +17,7 @@ class CanaryParams(Params):
     services: list[str] = Field(description="addresses of replicas, or dns+http://NAME:PORT for all pods of a name")
     folder: str = Field(description="s3:// address of the counts, which outlive replicas and this step")
     hours: float = Field(ge=0, description="longest time to wait for a decision")
-    champion: str = Field(description="alias")
+    champion: Alias = Field(description="alias")
     lock_timeout: float = Field(ge=0, description="seconds to wait for another promotion")
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import ClusterStep, Params, StrictModel
+from runtime.spec import ClusterStep, ModelName, Params, StrictModel
 
 Days = Annotated[int, Field(ge=1, description="days without need or change")]
 
@@ -41,7 +41,7 @@ class CleanParams(Params):
     """Parameters that the compiled pipeline passes."""
 
     policy: RetentionPolicy = Field(description="retention.yaml")
-    model: str | None = Field(description="name in the registry; null leaves the registry alone")
+    model: ModelName | None = Field(description="name in the registry; null leaves the registry alone")
     artifacts: list[str] = Field(description="folders of artifacts, on S3 or on a volume")
     checkpoints: list[str] = Field(description="folders of checkpoints on S3")
     delete: bool = Field(description="delete; otherwise only list")

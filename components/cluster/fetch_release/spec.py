@@ -2,13 +2,13 @@
 
 from pydantic import Field
 
-from runtime.spec import ClusterStep, Params
+from runtime.spec import ClusterStep, ModelName, Params
 
 
 class FetchReleaseParams(Params):
     """Parameters that the compiled pipeline passes."""
 
-    model: str = Field(description="name in the registry")
+    model: ModelName = Field(description="name in the registry")
 
 
 COMPONENT = ClusterStep(

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from runtime.spec import ClusterStep, Params
+from runtime.spec import Alias, ClusterStep, ModelName, Params
 
 CHANGED = "changed"
 """Output: ``"true"`` if a training is due, else ``"false"``."""
@@ -11,8 +11,8 @@ CHANGED = "changed"
 class FindChangesParams(Params):
     """Parameters that the compiled pipeline passes."""
 
-    model: str = Field(description="name in the registry")
-    alias: str = Field(description="alias of the version that was registered last")
+    model: ModelName = Field(description="name in the registry")
+    alias: Alias = Field(description="alias of the version that was registered last")
     promote: bool = Field(
         description="whether the flow promotes: then an accepted version without promotion is unfinished"
     )

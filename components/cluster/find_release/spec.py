@@ -2,14 +2,14 @@
 
 from pydantic import Field
 
-from runtime.spec import ClusterStep, Params
+from runtime.spec import Alias, ClusterStep, ModelName, Params
 
 
 class FindReleaseParams(Params):
     """Parameters that the compiled pipeline passes."""
 
-    model: str = Field(description="name in the registry")
-    alias: str = Field(description="alias of the version")
+    model: ModelName = Field(description="name in the registry")
+    alias: Alias = Field(description="alias of the version")
 
 
 COMPONENT = ClusterStep(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import ClusterStep, Params, StrictModel
+from runtime.spec import Alias, ClusterStep, ModelName, Params, StrictModel
 
 Metric = Annotated[
     str, Field(pattern=r"^(recall_sum|(caption_retrieval|image_retrieval)\.R@[1-9]\d*|pointing)$", min_length=1)
@@ -18,10 +18,10 @@ ACCEPTED = "accepted"
 class PromotionPolicy(StrictModel):
     """When a candidate becomes the champion: the file ``promotion.yaml``. Metrics are in percent."""
 
-    model: str = Field(min_length=1, description="name in the registry")
-    candidate: str = Field(description="alias")
-    champion: str = Field(description="alias")
-    previous: str = Field(description="alias of the champion before")
+    model: ModelName = Field(description="name in the registry")
+    candidate: Alias = Field(description="alias")
+    champion: Alias = Field(description="alias")
+    previous: Alias = Field(description="alias of the champion before")
     recall_at: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="K of the recall sum")
     min_images: int = Field(default=500, ge=2, description="test images in common with the champion")
     unseen_images: bool = Field(

@@ -7,12 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import yaml
-
 from components.cluster.push.spec import PushParams
 from runtime.artifacts import MANIFEST
 from runtime.checkout import call
 from runtime.kubeflow.executor import USER_FILES
+from runtime.parameters import dump_yaml
 
 DVC_FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
 EXTRA_FILES = ("artifacts/.gitignore", "artifacts/registration/registration.json")
@@ -41,7 +40,7 @@ def run(
         clone = Path(folder) / "clone"
         call("git", "clone", "--quiet", "--no-checkout", repository, str(clone))
         call("git", "checkout", "--quiet", "--detach", revision, folder=clone)
-        (clone / "params.yaml").write_text(yaml.safe_dump(params.values, sort_keys=False))
+        (clone / "params.yaml").write_text(dump_yaml(params.values))
         call(sys.executable, "-m", "pipelines", "render", "--dvc-only", folder=clone)
         for name, path in artifacts.items():
             if name.startswith(USER_FILES):
