@@ -1,9 +1,9 @@
-"""Rendered tables: all results in ``benchmarks/README.md``, the systems in the ``README.md`` of the repository."""
+"""Rendered tables: an overview in ``benchmarks/README.md``, the systems in the ``README.md`` of the repository."""
 
 import ast
 from pathlib import Path
 
-from benchmarks.common import RESULTS, read_results
+from benchmarks.common import RESULTS, Result, read_results
 from benchmarks.measures import measure_hash
 from bifocal.version import __version__
 
@@ -35,7 +35,7 @@ def benchmarks() -> dict[str, str]:
 def render() -> dict[Path, str]:
     """Return the text of each page with new tables."""
     return {
-        README: _fill(README, "results/*.json", result_tables(RESULTS)),
+        README: _fill(README, "results/*.json", overview(RESULTS)),
         FRONT_PAGE: _fill(FRONT_PAGE, "docs/leaderboard.md", systems_table(LEADERBOARD.read_text())),
     }
 
@@ -56,23 +56,32 @@ def systems_table(page: str) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in shown)
 
 
-def result_tables(results: Path) -> str:
-    """Return the tables of all benchmarks with their results in a folder."""
-    lines = []
+def overview(results: Path) -> str:
+    """Return the table of all benchmarks: the first result with a bar, or else the first, and the verdict of all."""
+    lines = ["|question|value|verdict|", "|---|---|---|"]
     for name, question in benchmarks().items():
-        lines += [f"**`{name}`**: {question}", ""]
-        file = results / f"{name}.json"
-        if not file.is_file():
-            lines += ["No result.", ""]
-            continue
-        lines += ["| measured | value | bar | verdict | date |", "| --- | --- | --- | --- | --- |"]
-        measure = measure_hash(name)
-        for result in read_results(file):
-            name_and_reference = result.name + (f" ({result.reference})" if result.reference else "")
-            value = f"{result.value:.4g} {result.unit}".rstrip()
-            old = "" if result.version in ("", __version__) else f", version {result.version}"
-            old += OLDER if result.measure and result.measure != measure else ""
-            cells = [name_and_reference, value, result.limit, result.verdict, result.date + old]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
+        found = read_results(results / f"{name}.json")
+        bars = [result for result in found if result.bar is not None]
+        missed = sum(result.verdict == "MISS" for result in bars)
+        headline = (bars or found)[0]
+        value = f"{_value(headline)}, {headline.limit}".rstrip(", ").replace("at most", "≤").replace("at least", "≥")
+        verdict = f"MISS: {missed} of {len(bars)}" if missed else "ok" if bars else ""
+        lines.append(f"|[{question}](results/{name}.json)|{value}|{verdict}|")
+    return "\n".join(lines) + "\n"
+
+
+def result_table(file: Path) -> str:
+    """Return the question of a benchmark and the table of its results, from its JSON file."""
+    head = ("| measured | value | bar | verdict | date |", "| --- | --- | --- | --- | --- |")
+    lines = [benchmarks()[file.stem], "", *head]
+    measure = measure_hash(file.stem)
+    for result in read_results(file):
+        name = result.name + (f" ({result.reference})" if result.reference else "")
+        old = "" if result.version in ("", __version__) else f", version {result.version}"
+        old += OLDER if result.measure and result.measure != measure else ""
+        lines.append(f"| {name} | {_value(result)} | {result.limit} | {result.verdict} | {result.date}{old} |")
+    return "\n".join(lines) + "\n"
+
+
+def _value(result: Result) -> str:
+    return f"{result.value:.4g} {result.unit}".rstrip()

@@ -13,8 +13,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
+from benchmarks.render import RESULTS, result_table
+
 ROOT = Path(__file__).parents[1]
 DOCS = "docs"
+RECORDS = f"{DOCS}/records/"
+"""History: no part of the navigation or the search; a linked record is shown as its text, like a source file."""
 NAMED = {
     "AGENTS.md": "reference/agents.md",
     "CHANGELOG.md": "reference/changelog.md",
@@ -43,6 +47,13 @@ def source_page(path: str) -> str:
     return f"source/{path}.md"
 
 
+def site_page(path: str) -> str:
+    """Return the page of the site for a file of the repository."""
+    if path.startswith(f"{DOCS}/") and not path.startswith(RECORDS):
+        return path.removeprefix(f"{DOCS}/")
+    return repository_pages().get(path) or source_page(path)
+
+
 def linked_sources() -> list[str]:
     """Return the source files that the pages link to."""
     pages = [*(ROOT / DOCS).rglob("*.md"), *(ROOT / name for name in repository_pages() if name != "README.md")]
@@ -50,7 +61,7 @@ def linked_sources() -> list[str]:
     for page in pages:
         for target in LINK.findall(page.read_text()):
             path = repository_path(page.relative_to(ROOT).as_posix(), target.partition("#")[0])
-            if path is not None and not path.endswith(".md") and not path.startswith(f"{DOCS}/"):
+            if path is not None and site_page(path) == source_page(path):
                 found.add(path)
     return sorted(found)
 
@@ -69,8 +80,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if path != "README.md":
             files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
     for path in linked_sources():
-        language = LANGUAGES.get(Path(path).suffix, "text")
-        text = f"---\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n`````{language}\n{(ROOT / path).read_text()}`````\n"
+        file, language = ROOT / path, LANGUAGES.get(Path(path).suffix, "text")
+        shown = result_table(file) if file.parent == RESULTS else f"`````{language}\n{file.read_text()}`````\n"
+        text = f"---\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n{shown}"
         files.append(File.generated(config, source_page(path), content=text, inclusion=InclusionLevel.NOT_IN_NAV))
     return files
 
@@ -114,11 +126,5 @@ def site_link(origin: str, uri: str, target: str) -> str:
     path = repository_path(origin, file)
     if path is None:
         return target
-    if path in (pages := repository_pages()):
-        there = pages[path]
-    elif path.startswith(f"{DOCS}/"):
-        there = path.removeprefix(f"{DOCS}/")
-    else:
-        there = source_page(path)
-    link = os.path.relpath(there, PurePosixPath(uri).parent)
+    link = os.path.relpath(site_page(path), PurePosixPath(uri).parent)
     return f"{link}#{anchor}" if anchor else link

@@ -1,4 +1,4 @@
-"""Does a search say "nothing like it" for absent concepts, and for them only?
+"""Does a search say "nothing like it" for absent concepts only?
 
     python -m benchmarks run quality.absent --run runs/flickr8k/fast
 

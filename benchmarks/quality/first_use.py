@@ -1,4 +1,4 @@
-"""Does 'bifocal train' beat fast.yaml and zero-shot class names, with few photographs and with one caption each?
+"""Does 'bifocal train' beat fast.yaml and zero-shot class names on few photographs?
 
     python -m benchmarks run quality.first_use [--data ../shared/data] [--folder runs/first_use]
 

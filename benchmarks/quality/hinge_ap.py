@@ -1,4 +1,4 @@
-"""Does mAP through a sorter train as well as Hinge-AP, the structured hinge loss (thesis figure 5.7)?
+"""Does mAP through a sorter train as well as Hinge-AP (thesis figure 5.7)?
 
     python -m benchmarks run quality.hinge_ap [FOLDER ...]
 

@@ -1,4 +1,4 @@
-"""Does re-ranking the first 100 photographs by each word's best cell find more than a second vector per image?
+"""Does re-ranking by words and cells find more than a second vector?
 
     python -m benchmarks run quality.late_interaction --data ../shared/data
 

@@ -1,4 +1,4 @@
-"""What does each system give on the embedded scenes?
+"""What does each system give on drawn scenes?
 
     python -m benchmarks run quality.leaderboard [--only SMILE BEAN] [--minutes 60] [--trials 1] [--seeds 1] [--jobs 4]
 

@@ -1,4 +1,4 @@
-"""What does each system give on photographs, with the same stored features?
+"""What does each system give on photographs?
 
     python -m benchmarks run quality.leaderboard_flickr8k [--only SMILE BEAN] [--minutes 300] [--jobs 2]
 

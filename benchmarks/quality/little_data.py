@@ -1,4 +1,4 @@
-"""What does each part for training on little data give?
+"""What does each part for little data give?
 
     python -m benchmarks run quality.little_data [--artifacts FOLDER] [--train 500] [--seeds 1] [--minutes 60]
 

@@ -1,4 +1,4 @@
-"""Why do the papers' terms add little to InfoNCE on photographs: scale, temperature, batch, schedule or pooling?
+"""Why do the papers' terms add little to InfoNCE on photographs?
 
     python -m benchmarks run quality.paper_terms [--artifacts FOLDER] [--seeds 1 2 3] [--minutes 60] [--only REGEX]
 

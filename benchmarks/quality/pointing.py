@@ -1,4 +1,4 @@
-"""How well does a model of photographs point, and what does each part of it give?
+"""How well does a model of photographs point?
 
     python -m benchmarks run quality.pointing [--data ../shared/data] [--cache FOLDER] [--trained]
 

@@ -1,4 +1,4 @@
-"""How well does the pointing head of a backbone point, and does it know whether a phrase is in the image?
+"""How well does the pointing head point, and find phrases absent?
 
     python -m benchmarks run quality.presence [--data ../shared/data] [--cache FOLDER] [--kinds] [--default]
 

@@ -1,4 +1,4 @@
-"""How far do the published sorters come towards thesis table 5.1 in a given time?
+"""How close do the published sorters get to thesis table 5.1?
 
     python -m benchmarks run quality.published_sorters [--only PublishedCNNSorter] [--minutes 10] [--epochs 40]
 

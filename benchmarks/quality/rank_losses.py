@@ -1,4 +1,4 @@
-"""Do losses on ranks train better than plain surrogates, and with which sorter?
+"""Do losses on ranks train better than plain surrogates?
 
     python -m benchmarks run quality.rank_losses [retrieval] [ordinal] [labels]     (default: all)
 

@@ -1,4 +1,4 @@
-"""How many queries for attributes that no drawn scene combines does a calibrated search call found?
+"""How often does a search find what no drawn scene shows?
 
     python -m benchmarks run quality.recombined --run .
 

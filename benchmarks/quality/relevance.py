@@ -1,4 +1,4 @@
-"""How often does a calibrated search find something for a caption that describes no image of the collection?
+"""How often does a search find something for captions of no image?
 
     python -m benchmarks run quality.relevance --run runs/flickr8k/fast
 

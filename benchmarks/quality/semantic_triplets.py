@@ -1,4 +1,4 @@
-"""Why does semantic retrieval (V+T) find few captions of photographs: hard triplets, epochs, or its relevance?
+"""Why does semantic retrieval (V+T) find few captions of photographs?
 
     python -m benchmarks run quality.semantic_triplets [--home FOLDER] [--only REGEX]
 

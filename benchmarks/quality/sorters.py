@@ -1,4 +1,4 @@
-"""How far are each sorter's predicted ranks from the true ranks, on the vectors of thesis table 5.1?
+"""How far are predicted ranks from true ranks (thesis table 5.1)?
 
     python -m benchmarks run quality.sorters [FOLDER ...]
 

@@ -1,4 +1,4 @@
-"""How well do the encoders of 'bifocal index --encoder small' search photographs, without any training?
+"""How well do the encoders 'small' search photographs without training?
 
     python -m benchmarks run quality.untrained [--data ../shared/data]
 

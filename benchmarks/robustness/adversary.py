@@ -1,4 +1,4 @@
-"""Can a model lower the loss of a sorter without a better ranking (thesis, section 5.6)?
+"""Can a model trick a sorter (thesis, section 5.6)?
 
     python -m benchmarks run robustness.adversary [FOLDER ...]
 

@@ -1,4 +1,4 @@
-"""How often does the monitor report a week without a change if images arrive in albums, and does it find real changes?
+"""Does the monitor report albums only if they changed?
 
     python -m benchmarks run robustness.albums
 

@@ -1,4 +1,4 @@
-"""How often does the monitor report a week without a change, and does it find a new style and foreign queries?
+"""Does the monitor report a week only if it changed?
 
     python -m benchmarks run robustness.drift             # with pipelines/policies/thresholds.yaml
     python -m benchmarks run robustness.drift --tuning    # the scenes that it was chosen on; writes no result

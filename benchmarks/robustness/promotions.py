@@ -1,4 +1,4 @@
-"""How often does a year of weekly promotions on one test set accept a model that is no better, and one that is?
+"""How often does a year of promotions accept a model that is no better?
 
     python -m benchmarks run robustness.promotions
 

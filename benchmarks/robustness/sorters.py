@@ -1,4 +1,4 @@
-"""Are sorters exact, and their gradients nonzero, on scores of another scale, location or shape?
+"""Are sorters exact on scores of another scale, location or shape?
 
     python -m benchmarks run robustness.sorters [FOLDER ...]
 

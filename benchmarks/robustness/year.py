@@ -1,4 +1,4 @@
-"""Does a year of production pass without a failed query and a bad champion, and is a new style found?
+"""Does a year of production pass without a failed query or a bad champion?
 
     python -m benchmarks run robustness.year --plot docs/pictures/year.png
     python -m benchmarks run robustness.year --weeks 8    # the same events in 8 weeks; writes no result

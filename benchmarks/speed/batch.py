@@ -1,4 +1,4 @@
-"""What share of the bare ONNX session's throughput per core does the registered model keep in Spark?
+"""What share of the bare ONNX session's throughput does Spark keep?
 
     python -m benchmarks run speed.batch [--run RUN] [--sentences 40000] [--images 3000] [--passes 3]
 

@@ -1,4 +1,4 @@
-"""What does an update of a collection and its index cost, relative to embedding all images again?
+"""What does an update cost, relative to embedding all images again?
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.collection [--images 100000] [--added 1000]
 

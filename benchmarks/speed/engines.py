@@ -1,4 +1,4 @@
-"""What do an index of the project and LanceDB cost with the same two million vectors, and what do they find?
+"""What do an index of the project and LanceDB cost and find?
 
     python -m benchmarks run speed.engines [--items 2000000] [--dimension 256] [--factory IVF4096,SQ8] [--folder FOLDER]
 

@@ -1,4 +1,4 @@
-"""Does the extraction of features reach ONNX Runtime on the same graph?
+"""Does the extraction of features reach ONNX Runtime?
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.extraction [--backbones tf_efficientnet_lite2 ...]
 

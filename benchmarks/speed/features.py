@@ -1,4 +1,4 @@
-"""Is the feature store as fast as memory, and does decoding keep up with the network?
+"""Is the feature store as fast as memory, decoding as the network?
 
     python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
 

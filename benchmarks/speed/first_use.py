@@ -1,4 +1,4 @@
-"""How long is the way from a folder of photographs to a searchable model, and does --budget keep its time?
+"""How long does 'bifocal train' take, and does --budget keep its time?
 
     python -m benchmarks run speed.first_use --data FLICKR8K --weights FILE [--photographs 500] [--budgets 2m 8m]
 

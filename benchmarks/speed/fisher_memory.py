@@ -1,4 +1,4 @@
-"""Do the Fisher vectors of 150,000 captions, reduced to 6,000 values, fit in 8 GB?
+"""Do the Fisher vectors of 150,000 captions fit in 8 GB?
 
     python -m benchmarks run speed.fisher_memory [--captions 150000]
 

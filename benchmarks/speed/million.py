@@ -1,4 +1,4 @@
-"""What do filters, keywords, deletions and the start of the service cost with a million items?
+"""What do filters, keywords and deletions cost with a million items?
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.million [--items 1000000] [--dimension 256]
 

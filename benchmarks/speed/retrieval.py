@@ -1,4 +1,4 @@
-"""What do exact ranks cost beyond the matrix product of the embeddings?
+"""What do exact ranks cost beyond the matrix product?
 
     python -m benchmarks run speed.retrieval [--plot docs/retrieval_growth.png] [--large]
 

@@ -1,4 +1,4 @@
-"""What do exact and approximate search cost, and what does approximate search find?
+"""What do exact and approximate search cost?
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.search [--run RUN] [--items 1000000] [--dimension 256]
         [--factory IVF1024,SQ8]

@@ -1,4 +1,4 @@
-"""How fast does ``bifocal serve`` answer many clients, and what do they see of a crash and of a new model?
+"""How fast does ``bifocal serve`` answer many clients?
 
     python -m benchmarks run speed.service [--clients 200] [--seconds 60] [--run FOLDER]
 

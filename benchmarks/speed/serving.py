@@ -1,4 +1,4 @@
-"""How fast does a trained model answer without torch, on one core, and are its answers torch's?
+"""How fast does a trained model answer without torch?
 
     python -m benchmarks run speed.serving [--run runs/flickr8k/best] [--images 1000]
 

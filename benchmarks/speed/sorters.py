@@ -1,4 +1,4 @@
-"""What do forward and backward of each sorter cost, in time and memory, and what does drawing scores cost?
+"""What do forward and backward of each sorter cost?
 
     python -m benchmarks run speed.sorters
 

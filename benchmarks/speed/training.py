@@ -1,4 +1,4 @@
-"""How much of a training step is overhead: neither forward, backward nor optimizer?
+"""How much of a training step is overhead?
 
     python -m benchmarks run speed.training [--steps 6]
 

@@ -50,8 +50,9 @@ def test_table_marks_values_that_another_measure_gave(tmp_path: Path) -> None:
         Result("not recorded", 3.0, date=day, version=__version__),
         Result("not today's version", 4.0, date=day, version="0.0.1"),
     ]
-    (tmp_path / f"{name}.json").write_text(json.dumps([asdict(result) for result in results]))
-    rows = tables.result_tables(tmp_path).splitlines()
+    file = tmp_path / f"{name}.json"
+    file.write_text(json.dumps([asdict(result) for result in results]))
+    rows = tables.result_table(file).splitlines()
     lines = [row for row in rows if row.startswith(("| same", "| other", "| not"))]
     assert [f"{day}, before its measure changed" in line for line in lines] == [False, True, False, False]
     assert [f"{day}, version 0.0.1 |" in line for line in lines] == [False, False, False, True]

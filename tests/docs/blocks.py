@@ -39,10 +39,10 @@ class Block(NamedTuple):
 
 
 def pages() -> list[str]:
-    """Return the Markdown files of the repository."""
+    """Return the Markdown files of the repository without the records, which name deleted commands."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return sorted(name for name in names if (ROOT / name).is_file())
+    return sorted(name for name in names if (ROOT / name).is_file() and not name.startswith("docs/records/"))
 
 
 def blocks(page: str) -> Iterator[Block]:
