@@ -10,14 +10,13 @@ import click
 from pipelines.app.run_folder import (
     ARTIFACTS,
     INDEXED,
-    PARAMETERS,
     RUNS,
     FolderOrAddress,
+    check_owner,
     latest_run,
     run_name,
     write_parameters,
 )
-from runtime.parameters import read_yaml
 
 SHOWN = 20
 """Broken files to list; all of them are in rejected.parquet."""
@@ -56,8 +55,8 @@ def index_command(
     """
     if run is not None and (encoder or weights):
         raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
-    folder = folder or RUNS / f"{run_name(directory)}-index"
-    section = chosen_encoders(folder, directory, run, encoder, weights)
+    is_named, folder = folder is not None, folder or RUNS / f"{run_name(directory)}-index"
+    section = chosen_encoders(folder, directory, run, encoder, weights, is_named=is_named)
     if not is_watched:
         index(Path(directory), folder, section)
         click.echo('Next: bifocal search "a dog in the snow"')
@@ -104,19 +103,12 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
 
 
 def chosen_encoders(
-    folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None
+    folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None, *, is_named: bool
 ) -> dict[str, Any]:
     """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call."""
-    previous: dict[str, Any] = {}
-    if (folder / PARAMETERS).is_file():
-        previous = (read_yaml(folder / PARAMETERS) or {}).get(INDEXED, {})
-        if previous.get("directory") != directory:
-            holds = f"the index of {previous['directory']}" if previous else "a trained model"
-            raise FileExistsError(f"{folder} holds {holds}: name another run folder with --folder")
-    elif folder.is_dir() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not a run folder, and it is not empty: name another one with --folder")
+    previous = check_owner(folder, {INDEXED: {"directory": directory}}, is_named=is_named).get(INDEXED)
     if run is None and encoder is None and weights is None and previous:
-        return previous
+        return {**previous, "directory": directory}
     absolute = {
         name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
     }

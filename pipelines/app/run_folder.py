@@ -2,12 +2,15 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bifocal.datasets.remote_files import is_address
 from bifocal.durable import complete, write_text
+from runtime.parameters import read_yaml
 from runtime.parameters import dump_yaml
 
 RUNS = Path("runs")
@@ -29,8 +32,6 @@ class FolderOrAddress(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the path or the address."""
-        from bifocal.datasets.remote_files import is_address  # imports pandas
-
         return value if is_address(value) else str(super().convert(value, param, ctx))
 
 
@@ -62,7 +63,50 @@ def latest_run(folder: Path | None) -> Path:
 
 def run_name(directory: str) -> str:
     """Return the name of a folder of images as the name of its run: letters, digits, "_", "." and "-"."""
-    return re.sub(r"[^\w.-]+", "_", Path(directory).stem)
+    path = Path(directory)
+    return re.sub(r"[^\w.-]+", "_", path.stem if path.is_file() else path.name)
+
+
+def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict[str, Any]:
+    """Return the parameters that a run folder has; none if it is new.
+
+    A folder that the user names goes on with the same source at another place, if the former place is gone.
+
+    Args:
+        new: parameters to write: of an index or of a training.
+
+    Raises:
+        FileExistsError: the folder holds results of another source, results of the other command, or other files.
+    """
+    option = "--folder" if INDEXED in new else "--run"
+    if not (folder / PARAMETERS).is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise FileExistsError(f"{folder} is not a run folder, and it is not empty: name another one with {option}")
+        return {}
+    values: dict[str, Any] = read_yaml(folder / PARAMETERS) or {}
+    former, source, is_same_kind = _source(values), _source(new), (INDEXED in values) == (INDEXED in new)
+    if is_same_kind and former == source:
+        return values
+    is_gone = is_same_kind and former is not None and not is_address(former) and not Path(former).exists()
+    if is_gone and is_named:
+        return values
+    moved = f"; if {former} is now {source}, go on with {option} {folder}" if is_gone else ""
+    raise FileExistsError(
+        f"{folder} holds {_results(values)}, and this command writes {_results(new)}: name another run folder with "
+        f"{option}{moved}"
+    )
+
+
+def _source(values: Mapping[str, Any]) -> str | None:
+    if INDEXED in values:
+        return str(values[INDEXED]["directory"])
+    corpus = (values.get("prepare_dataset") or {}).get("corpus")
+    root = corpus.get("root") if isinstance(corpus, Mapping) else None
+    return None if root is None else str(root)
+
+
+def _results(values: Mapping[str, Any]) -> str:
+    return f"{'the index' if INDEXED in values else 'a model'} of {_source(values) or 'another corpus'}"
 
 
 def shipped_file(name: str) -> Path:

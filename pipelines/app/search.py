@@ -91,7 +91,8 @@ def search_command(
             shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.id).name}"))
     if moved:
         names = ", ".join(map(str, moved))
-        click.echo(f"not where they were, so not on the sheet: {names}; run 'bifocal index' or 'train' again", err=True)
+        again = f"run 'bifocal index' or 'train' again, with --folder or --run {folder} if their folder moved"
+        click.echo(f"not where they were, so not on the sheet: {names}; {again}", err=True)
     if shown and (picture or not as_json):
         target = picture or folder / "search.png"
         contact_sheet(query, shown).save(target)

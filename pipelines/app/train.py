@@ -12,7 +12,15 @@ import pandas as pd
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.search.collection.collection import Collection
 from pipelines.app.encoders import SMALL, encoder_folder
-from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of
+from pipelines.app.run_folder import (
+    ARTIFACTS,
+    RUNS,
+    FolderOrAddress,
+    check_owner,
+    run_name,
+    use_store_of,
+    write_parameters,
+)
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
 from pipelines.app.training.recipe import compose
@@ -76,12 +84,14 @@ def train_command(
     A killed run goes on with the same command.
     """
     start = time.monotonic()
-    folder = folder or RUNS / run_name(directory)
+    is_named, folder = folder is not None, folder or RUNS / run_name(directory)
     seconds = None if budget is None else parse_budget(budget)
     if budget is not None and encoder is not None:
         raise click.UsageError("--budget chooses the size of images, which --encoder fixes: leave one of them out")
     # The last layers need the image size of the recipe, which a budget may change.
     values, recipe, reasons = compose(directory, weights, recipes, settings, encoder, last_layers=budget is None)
+    if not check_owner(folder, values, is_named=is_named):
+        write_parameters(folder, values)  # a killed measurement of the budget has an owner
     shown = recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
     click.echo(f"recipe: {shown}, {reasons}", err=True)
     use_store_of(folder)

@@ -137,8 +137,10 @@ def test_wrong_folders_are_refused(run: Path, pictures: Path, command: Command, 
     target = tmp_path / "index"
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     cases = {
-        (pictures / "more", "--folder", target): f"{target} holds the index of {pictures}: name another run folder",
-        (pictures, "--folder", run): f"{run} holds a trained model: name another run folder with --folder",
+        (pictures / "more", "--folder", target): f"{target} holds the index of {pictures}, and this command writes the "
+        f"index of {pictures / 'more'}: name another run folder with --folder",
+        (pictures, "--folder", run): f"{run} holds a model of another corpus, and this command writes the index of "
+        f"{pictures}: name another run folder with --folder",
         (pictures, "--folder", pictures): f"{pictures} is not a run folder, and it is not empty: name another one",
         (pictures, "--run", tmp_path, "--folder", tmp_path / "x"): f"{tmp_path} is not a run folder",
     }
@@ -147,6 +149,17 @@ def test_wrong_folders_are_refused(run: Path, pictures: Path, command: Command, 
     result = command("index", pictures, "--run", run, "--encoder", "small")
     assert "--run names trained encoders: leave out --encoder and --weights" in result.output
     assert "has no training to evaluate" in str(command("evaluate", "--run", target).exception)
+
+
+def test_a_moved_folder_keeps_its_vectors(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
+    target, moved = tmp_path / "index", tmp_path / "usb1" / "pictures"
+    assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
+    moved.parent.mkdir()
+    pictures.rename(moved)
+    result = command("index", moved, "--folder", target)
+    assert "10 images can be searched: 0 new, 0 changed, 0 removed, " in result.output
+    hit = command("search", "a red star", "--run", target, "-k", 1)
+    assert f"{moved}/" in hit.output
 
 
 @pytest.fixture(scope="module")

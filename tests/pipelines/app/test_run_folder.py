@@ -1,0 +1,71 @@
+"""Default run folders: one name for each source, and an owner that is asked before anything is replaced."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.app.run_folder import INDEXED, check_owner, run_name, write_parameters
+from tests.pipelines.app.conftest import Command
+
+
+def index_of(source: object) -> dict[str, Any]:
+    return {INDEXED: {"directory": str(source)}}
+
+
+def model_of(source: object) -> dict[str, Any]:
+    return {"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": str(source)}}}
+
+
+@given(st.from_regex(r"[A-Za-z0-9_.-]{1,20}", fullmatch=True).filter(lambda name: name.strip(".")))
+def test_a_run_has_the_whole_name_of_its_folder(name: str) -> None:
+    assert run_name(f"/disk/{name}") == name
+
+
+def test_only_a_file_has_a_suffix(tmp_path: Path) -> None:
+    (tmp_path / "photos.zip").touch()
+    assert run_name(str(tmp_path / "photos.zip")) == "photos"
+    assert run_name("/disk/2023.05") != run_name("/disk/2023.06")
+
+
+@pytest.mark.parametrize("held", [index_of, model_of])
+@pytest.mark.parametrize("asked", [index_of, model_of])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_results_of_another_source_or_command_are_not_replaced(
+    held: Any, asked: Any, is_named: bool, tmp_path: Path
+) -> None:
+    ours, theirs, run = tmp_path / "A" / "photos", tmp_path / "C" / "photos", tmp_path / "run"
+    ours.mkdir(parents=True)
+    assert check_owner(run, held(ours), is_named=is_named) == {}
+    write_parameters(run, held(ours))
+    for source in (ours, theirs):
+        if held is asked and source == ours:
+            assert check_owner(run, asked(source), is_named=is_named) == held(ours)
+            continue
+        with pytest.raises(FileExistsError) as error:
+            check_owner(run, asked(source), is_named=is_named)
+        for part in (str(run), str(ours), str(source), "--folder" if asked is index_of else "--run"):
+            assert part in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [index_of, model_of])
+def test_a_named_run_goes_on_with_a_moved_source(kind: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write_parameters(run, kind(tmp_path / "usb0"))
+    with pytest.raises(FileExistsError, match=f"if {tmp_path}/usb0 is now {tmp_path}/usb1, go on with --"):
+        check_owner(run, kind(tmp_path / "usb1"), is_named=False)
+    assert check_owner(run, kind(tmp_path / "usb1"), is_named=True) == kind(tmp_path / "usb0")
+
+
+def test_train_refuses_the_run_of_another_folder(photos: Path, recipe: Path, command: Command, tmp_path: Path) -> None:
+    run, settings = tmp_path / "run", ("--recipe", recipe, "--run", tmp_path / "run")
+    write_parameters(run, model_of(photos.parent))
+    before = (run / "params.yaml").read_bytes()
+    result = command("train", photos, *settings)
+    assert f"{run} holds a model of {photos.parent}, and this command writes a model of {photos}" in str(
+        result.exception
+    )
+    assert [path.name for path in run.iterdir()] == ["params.yaml"]
+    assert (run / "params.yaml").read_bytes() == before
