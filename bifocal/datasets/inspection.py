@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bifocal.datasets import Dataset
+from bifocal.datasets.base import META
 from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
 from bifocal.onnx.images import open_image
 
@@ -82,7 +83,8 @@ def _counts(dataset: Dataset, words: pd.Series, compared: int) -> dict[str, str]
         extremes = sizes.loc[[area.idxmin(), area.idxmax()]].to_dict("records")
         counts["pixels"] = " to ".join(f"{row['width']} x {row['height']}" for row in extremes)
     counts["phrases with boxes"] = f"{len(dataset.phrases):,}"
-    counts["metadata"] = ", ".join(name for name in dataset.metadata.columns if name != "image_id") or "none"
+    names = [name.removeprefix(META) for name in dataset.metadata.columns if name.startswith(META)]
+    counts["metadata"] = ", ".join(names) or "none"
     counts["images compared for near-duplicates"] = f"{compared:,}"
     return counts
 

@@ -1,6 +1,10 @@
 """Schemas of the tables of a dataset, and their Parquet files."""
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bifocal.datasets.base import META
+
 BOXES = pa.list_(pa.list_(pa.float32(), 4))
 METADATA_FILE = "metadata.parquet"
-"""One row per image with the other values that the corpus has, in columns of its own names and types beside
-``image_id``; a dataset without them has no such table."""
+"""One row per image with ``image_id`` and the other values that the corpus has, in columns ``meta.NAME`` with their own
+types; a dataset without them has no such table."""
+
+_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,17})?(e[+-]?\d{1,2}|E[+-]\d{1,2})?", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_CLOCK = r"[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
+_TIME = re.compile(rf"{_DAY.pattern}({_CLOCK})?", re.ASCII)
+_ZONED = re.compile(rf"{_DAY.pattern}{_CLOCK}(Z|[+-]\d{{2}}:\d{{2}})", re.ASCII)
 
 
 def _schema(*columns: tuple[str, Any] | tuple[str, Any, bool]) -> Any:
@@ -68,21 +81,91 @@ def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> N
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
 
 
+def metadata_table(
+    key: str, ids: Sequence[str], metadata: Mapping[str, Mapping[str, Any]], names: Iterable[str]
+) -> Any:
+    """Return one row per id, which is in column ``key``, with the user's columns ``names`` as ``meta.NAME``."""
+    columns = {META + name: one_type([metadata.get(each, {}).get(name) for each in ids]) for name in names}
+    return pa.table({key: pa.array(ids, pa.string()), **columns})
+
+
 def write_metadata(path: Path, metadata: Mapping[str, Mapping[str, Any]], image_ids: Iterable[str]) -> None:
-    """Write one row per image; a column with values of several types holds their texts."""
-    names = list(dict.fromkeys(name for values in metadata.values() for name in values if name != "image_id"))
-    ids = list(image_ids)
-    columns: dict[str, Any] = {"image_id": pa.array(ids, pa.string())}
-    columns |= {name: one_type([metadata.get(image_id, {}).get(name) for image_id in ids]) for name in names}
-    pq.write_table(pa.table(columns), path)
+    """Write one row per image, see ``metadata_table``."""
+    names = list(dict.fromkeys(name for values in metadata.values() for name in values))
+    pq.write_table(metadata_table("image_id", list(image_ids), metadata, names), path)
 
 
 def one_type(values: Sequence[Any]) -> Any:
-    """Return values as an array of Arrow; values of several types become texts."""
+    """Return values as an array of Arrow; nested values become JSON, and so do values of several types."""
+    plain = [_plain(value) for value in values]
     try:
-        return pa.array(values)
+        return pa.array(plain)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+        texts = [json.dumps(value) if isinstance(value, bool | int | float) else value for value in plain]
+        return pa.array([None if value is None else str(value) for value in texts], pa.string())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):  # half of a surrogate pair cannot be stored
+        return value if value.isascii() else value.encode(errors="replace").decode()
+    if value is None or isinstance(value, bool | int | float | date):
+        return value
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def with_type(column: pa.ChunkedArray, type_: pa.DataType) -> tuple[pa.ChunkedArray, list[Any]]:
+    """Return a column with the kind of a type: numbers, times, texts or booleans; and the values that do not fit.
+
+    These become null. Whole numbers and days stay what they are, unless the column has fractions or times now.
+    """
+    kind, values = _kind(type_), column.to_pylist()
+    if pa.types.is_null(column.type) or (kind == _kind(column.type) and kind != "times"):
+        try:
+            return column.cast(type_), []
+        except pa.ArrowInvalid:  # fractions among whole numbers
+            return column, []
+    if kind == "times" and _kind(column.type) == "times":
+        return (column if pa.types.is_date(type_) else column.cast(type_, safe=False)), []
+    if kind == "texts":
+        return pa.chunked_array([pa.array([None if value is None else str(value) for value in values])]), []
+    typed = [typed_texts([value])[0] if isinstance(value, str) and kind != "truths" else value for value in values]
+    fits = [value is None or _kind(pa.scalar(value).type) == kind for value in typed]
+    kept = [value if fit else None for value, fit in zip(typed, fits, strict=True)]
+    misfits = [value for value, fit in zip(values, fits, strict=True) if not fit]
+    return with_type(pa.chunked_array([one_type(kept)]), type_)[0], misfits
+
+
+def _kind(type_: pa.DataType) -> str:
+    types = pa.types
+    if types.is_integer(type_) or types.is_floating(type_):
+        return "numbers"
+    if types.is_date(type_) or types.is_timestamp(type_):
+        return "times"
+    return "truths" if types.is_boolean(type_) else "texts"
+
+
+def typed_texts(texts: Sequence[Any]) -> list[Any]:
+    """Return the fields of a text column as numbers, days or times if all are, with None for empty fields.
+
+    A column with a leading zero, such as an article number, a plus or more digits than a number keeps stays text.
+    """
+    given = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
+    kinds = ((_WHOLE, int), (_NUMBER, float), (_DAY, date.fromisoformat), (_TIME, datetime.fromisoformat))
+    for pattern, convert in (*kinds, (_ZONED, _utc)):
+        if given and all(map(pattern.fullmatch, given)):
+            try:
+                return [convert(text.strip()) if isinstance(text, str) and text.strip() else None for text in texts]
+            except ValueError:  # 2024-02-30
+                break
+    return list(texts)
+
+
+def _utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
 def read_table(path: Path, schema: Any) -> pd.DataFrame:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bifocal.datasets.base import META
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import DATE, FOLDER, META
+from bifocal.search.collection.format import DATE, FOLDER
 
 Labels = NDArray[np.int64]
 ALBUM = "album"

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.datasets.base import META
 from bifocal.durable import Change
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
-    META,
     NOWHERE,
     REGIONS,
     STATES,

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bifocal.datasets.base import META
 from bifocal.durable import new_folder
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import META
 
 FORMATS: Mapping[str, str] = {
     "croissant": "a Parquet table, and its description in Croissant, which mlcroissant loads",

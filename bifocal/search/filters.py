@@ -1,8 +1,9 @@
 """Filters on the metadata of a collection, and groups of results with the same value."""
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bifocal.datasets.base import META
 from bifocal.registry import suggest
 
-PREFIX = "meta."
-"""Prefix of the columns of metadata in ``items.parquet``."""
 LIMITS = ("min", "max")
+_NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*\s*")
+_TIME = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?)?)?", re.ASCII)
 GROUP_DEPTH = 10_000
 """Results among which the best ones of each group are searched."""
 
 
 def metadata_column(items: pa.Table, name: str) -> pa.ChunkedArray:
     """Return the values (N,) of a metadata column."""
-    if PREFIX + name not in items.column_names:
-        known = [column.removeprefix(PREFIX) for column in items.column_names if column.startswith(PREFIX)]
+    if META + name not in items.column_names:
+        known = [column.removeprefix(META) for column in items.column_names if column.startswith(META)]
         raise ValueError(f"the collection has no metadata {name!r}; {suggest(name, known)}")
-    return items[PREFIX + name]
+    return items[META + name]
 
 
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return which items (N,) fulfill all conditions: a value, a list of values, or ``{"min": a, "max": b}``, one end
-    optional. A day as the ``max`` of times includes all of the day.
+    optional. A year, a month or a day means all of its times.
     """
     mask = np.ones(len(items), dtype=bool)
     for name, condition in where.items():
@@ -38,7 +40,7 @@ def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_
             column = column.cast(column.type.value_type)
         try:
             fulfilled = _fulfilled(column, condition)
-        except (pa.ArrowException, TypeError, OverflowError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"condition {condition!r} does not fit the metadata {name!r} of type {column.type}: {error}"
             ) from error
@@ -47,42 +49,59 @@ def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_
 
 
 def _fulfilled(column: pa.ChunkedArray, condition: Any) -> pa.ChunkedArray:
+    has_times = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+    if has_times:
+        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+        column = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.timestamp("us"))
     if isinstance(condition, Mapping):
         if not condition or not set(condition) <= set(LIMITS):
             raise TypeError(f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, condition))}")
-        parts = [
-            compare(column, condition[key])
-            for key, compare in (("min", _at_least), ("max", _at_most))
-            if key in condition
-        ]
-        return parts[0] if len(parts) == 1 else pc.and_(*parts)
-    if isinstance(condition, Sequence) and not isinstance(condition, str):
-        values = [_scalar(value, column.type).as_py() for value in condition]
-        return pc.is_in(column, value_set=pa.array(values, type=column.type))
-    return pc.equal(column, _scalar(condition, column.type))
+        limits = {key: _limit(value, column.type) for key, value in condition.items()}
+        return _between(column, limits.get("min"), limits.get("max"))
+    if not isinstance(condition, Sequence) or isinstance(condition, str):
+        condition = [condition]
+    if has_times:
+        days = [_between(column, *[_limit(value, column.type)] * 2) for value in condition]
+        return reduce(pc.or_, days, pa.chunked_array([np.zeros(len(column), bool)]))
+    values = [_scalar(value, column.type).cast(column.type).as_py() for value in condition]
+    return pc.is_in(column, value_set=pa.array(values, type=column.type))
 
 
-def _at_least(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    return pc.greater_equal(column, _scalar(value, column.type))
+def _between(column: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
+    """Return which values are in a range; a limit of times is a period, the others are values."""
+    parts = []
+    if low is not None:
+        parts.append(pc.greater_equal(column, low[0] if isinstance(low, tuple) else low))
+    if high is not None:
+        parts.append(pc.less(column, high[1]) if isinstance(high, tuple) else pc.less_equal(column, high))
+    return reduce(pc.and_, parts)
 
 
-def _at_most(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    most = _scalar(value, column.type)
-    if pa.types.is_timestamp(column.type) and isinstance(value, str) and len(value) == len("2024-12-31"):
-        return pc.less(column, pc.add(most, pa.scalar(timedelta(days=1))))
-    return pc.less_equal(column, most)
+def _limit(value: Any, type_: pa.DataType) -> Any:
+    """Return a limit of a range; for times, the start and the exclusive end of a year, a month, a day or a moment."""
+    if not pa.types.is_timestamp(type_):
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            raise TypeError(f"a range of texts compares letters, so {value!r} is no limit: name the values in a list")
+        return _scalar(value, type_)
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise TypeError('a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year is "2020"')
+    start = np.datetime64(value)
+    is_period = np.datetime_data(start.dtype)[0] in ("Y", "M", "D")
+    moments = start, start + 1 if is_period else start.astype("datetime64[us]") + 1
+    return tuple(pa.scalar(moment.astype("datetime64[us]")) for moment in moments)
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """Return a value of JSON as a value of the column; a text becomes a date or a time where the column has them."""
+    """Return a value of JSON, whose type must be that of the column: nothing is converted."""
     if value is None:
         raise TypeError("null equals nothing: name a value")
     if isinstance(value, bool) != pa.types.is_boolean(type_):
         raise TypeError("true and false fit only a column of booleans")
-    texts = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-    if isinstance(value, str) != texts and not (isinstance(value, str) and pa.types.is_temporal(type_)):
-        raise TypeError("a text fits only a column of texts, dates or times; a column of texts takes only texts")
-    return pa.scalar(value).cast(type_)
+    has_texts = not pa.types.is_integer(type_) and not pa.types.is_floating(type_) and not pa.types.is_boolean(type_)
+    if isinstance(value, str) != has_texts:
+        example = '"10"' if has_texts else "10"
+        raise TypeError(f"the column has {'texts' if has_texts else 'numbers'}, such as {example}, not {value!r}")
+    return pa.scalar(value)
 
 
 def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:

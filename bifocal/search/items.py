@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from bifocal.search.collection.format import META, path_inside
+from bifocal.datasets.base import META
+from bifocal.search.collection.format import path_inside
 
 CACHED = 4096
 """Items whose facts stay in memory."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bifocal.search.filters import PREFIX
+from bifocal.datasets.base import META
 from bifocal.search.vectors import one_chunk
 
 RANK_CONSTANT = 60
@@ -112,7 +112,7 @@ def has_texts(items: pa.Table) -> bool:
     """Return whether an item has a caption or a text among its metadata."""
     if "captions" in items.column_names and (pc.sum(pc.list_value_length(items["captions"])).as_py() or 0) > 0:
         return True
-    columns = [column for column in items.schema if column.name.startswith(PREFIX)]
+    columns = [column for column in items.schema if column.name.startswith(META)]
     return any(pa.types.is_string(column.type) for column in columns)
 
 
@@ -123,7 +123,7 @@ def _texts(items: pa.Table) -> pa.Array:
         column = items[name].combine_chunks()
         if name == "captions":
             parts.append(pc.binary_join(column, " "))
-        elif name.startswith(PREFIX) and pa.types.is_string(column.type):
+        elif name.startswith(META) and pa.types.is_string(column.type):
             parts.append(column)
     return pc.binary_join_element_wise(*parts, " ", null_handling="skip")
 

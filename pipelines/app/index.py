@@ -96,7 +96,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
         f"{indexed.removed:,} removed{rate}, {time.monotonic() - start:.0f} s."
     )
     if indexed.broken:
-        click.secho(f"{len(indexed.broken):,} broken, which are left out:", fg="yellow", err=True)
+        click.secho(f"{len(indexed.broken):,} left out:", fg="yellow", err=True)
         for image, reason in indexed.broken[:SHOWN]:
             click.echo(f"  {image}: {reason}", err=True)
         click.echo(f"  -> {folder / ARTIFACTS / 'collection' / 'rejected.parquet'}", err=True)

@@ -15,5 +15,5 @@ def write_collection(folder: Path, names: list[str]) -> Collection:
     writer = CollectionWriter(folder, Description(ModelIdentity("mine", None, "ab" * 32), "images", 2, None))
     for row, name in enumerate(names):
         writer.add(Item(name, f"{name}.jpg", f"{row:064x}", 8, 8), np.array([np.cos(row), np.sin(row)], np.float16))
-    writer.finish({name: [f"a {name}"] for name in names}, pa.table({"item_id": names, "year": range(len(names))}))
+    writer.finish({name: [f"a {name}"] for name in names}, pa.table({"item_id": names, "meta.year": range(len(names))}))
     return Collection.open(folder)

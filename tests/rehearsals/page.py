@@ -87,8 +87,8 @@ def write_run(folder: Path, count: int) -> None:
         writer.add(item, vector / np.linalg.norm(vector))
         captions[item.item_id] = demo.collection.captions(row)
     dates = [datetime(2020, 1, 1) + timedelta(minutes=20 * number) for number in numbers]
-    columns = {"item_id": list(captions), "folder": [f"album {n % FOLDERS:02d}" for n in numbers], "date": dates}
-    writer.finish(captions, pa.table(columns))
+    columns = {"item_id": list(captions), "meta.folder": [f"album {n % FOLDERS:02d}" for n in numbers]}
+    writer.finish(captions, pa.table(columns | {"meta.date": dates}))
 
 
 def settled(page: Page) -> None:

@@ -27,6 +27,7 @@ from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from PIL import Image
 
+from bifocal.datasets.base import META
 from bifocal.progress import log_line
 from bifocal.search.collection import format
 from bifocal.search.collection.collection import Collection
@@ -106,7 +107,8 @@ def write_previous(folder: Path, address: str, few: Collection) -> None:
         digest = previous_digest(entry.item_id)
         writer.add(Item(entry.item_id, entry.image, digest, 8, 8, tuple(state.tolist())), vector)
     names = [entry.item_id for entry in source.entries]
-    columns = {"item_id": names, format.FOLDER: [""] * len(names), format.DATE: pa.nulls(len(names), format.TIME)}
+    dates = pa.nulls(len(names), format.TIME)
+    columns = {"item_id": names, META + format.FOLDER: [""] * len(names), META + format.DATE: dates}
     writer.finish({}, pa.table(columns))
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
 from bifocal.datasets.formats.folder import Folder
+from bifocal.datasets.tables import typed_texts
 
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
@@ -49,13 +50,21 @@ class CaptionTable:
 
     path: Path
     columns: list[str]  # in the order of the file
-    rows: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # place ("a.csv, line 3"), values
+    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # place ("a.csv, line 3"), values
     rejected: list[RejectedEntry] = field(default_factory=list)
     delimiter: str = ""  # of a text table
 
     def reject(self, place: str, reason: str) -> None:
         """List a line that is not a row."""
         self.rejected.append(RejectedEntry("caption", place, reason))
+
+    def set_types(self, columns: Sequence[str]) -> None:
+        """Turn columns of a text table into numbers, days or times if all of their fields are; others have types."""
+        if not self.delimiter:
+            return
+        typed = {name: typed_texts([row[name] for _, row in self.rows]) for name in columns}
+        for number, (_, row) in enumerate(self.rows):
+            row.update((name, values[number]) for name, values in typed.items())
 
 
 def tables_in(folder: Folder) -> list[Path]:
@@ -159,6 +168,7 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
         place = f"{path.name}, line {number}"
         try:
             row = json.loads(line)
+            "".join(row if isinstance(row, dict) else ()).encode()  # half of a surrogate pair names no column
         except (ValueError, RecursionError) as error:
             table.reject(place, f"not JSON: {error}")
             continue
@@ -256,6 +266,7 @@ def read_rows(table: CaptionTable, columns: CaptionColumns, folder: Folder, grou
     if group_column is not None and group_column not in table.columns:
         raise ValueError(f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}")
     rows = CaptionRows()
+    table.set_types(columns.others)
     for place, row in table.rows:
         try:
             _read_row(rows, row, columns, folder, group_column)
@@ -288,7 +299,7 @@ def _read_row(
     if group_column is not None:
         rows.groups.setdefault(image, str(row.get(group_column)))
     if image not in rows.metadata:
-        rows.metadata[image] = {name: _plain(row.get(name)) for name in columns.others}
+        rows.metadata[image] = {name: row.get(name) for name in columns.others}
 
 
 def _captions(value: Any, column: str) -> list[str]:
@@ -334,11 +345,6 @@ def _box(values: Sequence[float]) -> Box:
     if not all(map(math.isfinite, (x0, y0, x1, y1))):
         raise ValueError("a box has a value that is not finite")
     return x0, y0, x1, y1
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that a column of a table can hold: nested values become JSON text."""
-    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value, default=str)
 
 
 def _shown(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Captions beside each image: ``photo.txt`` with one caption per line, or ``photo.json`` as img2dataset writes it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -55,7 +55,7 @@ def _lines(path: Path) -> list[str]:
         raise ValueError(f"{path.name} is not UTF-8 text: {error}") from error
 
 
-def _metadata(path: Path) -> Mapping[str, Any]:
+def _metadata(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:

@@ -17,7 +17,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.sources import Entry, Source, with_origins
-from bifocal.search.collection.update import CollectionUpdate, open_writer
+from bifocal.search.collection.update import CollectionUpdate, open_writer, with_former_types
 from bifocal.search.collection.writer import CollectionWriter, Item
 
 REASONS_SHOWN = 3
@@ -99,13 +99,16 @@ class CollectionEmbedder:
                 f"max_rejected_fraction {self.max_rejected_fraction:.2%}. The first: {_first(rejected)}. Repair them "
                 "or raise max_rejected_fraction"
             )
-        for image, reason in rejected:
-            run.writer.reject(image, reason)
         source.keep(entries)
         listed = {entry.item_id for entry in source.entries} if first_shard else None
         broken = {image for image, _ in run.problems}
         gone = run.update.gone(listed, {entry.item_id for entry in entries if _name(entry) in broken})
         metadata = with_origins(source, entries, run.update.dates())
+        if metadata is not None and self.previous is not None:
+            metadata, misfits = with_former_types(metadata, self.previous.items)
+            rejected += misfits
+        for image, reason in rejected:
+            run.writer.reject(image, reason)
         finished = run.writer.finish(source.captions, metadata, gone, [entry.item_id for entry in entries])
         if not finished.items and len(entries) == len(source.entries):
             raise ValueError(f"no image of {source.root} can be embedded. The first problems: {_first(run.problems)}")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.datasets.base import META
 from bifocal.durable import write_text
 from bifocal.onnx.files import read_json, read_whole
 
@@ -24,11 +25,9 @@ STATES = "states.parquet"
 VECTORS, REGIONS = "vectors", "regions"
 UNPACKED = "images"
 """Folder for images of archives."""
-META = "meta."
-"""Prefix of the columns that hold the user's own values of an item."""
-FOLDER, DATE = "folder", "date"
-"""Values of image files that a collection has without the user, see ``with_origins``."""
-TIME = pa.timestamp("ms")  # Parquet has no seconds
+FOLDER, DATE, SPLIT = "folder", "date", "split"
+"""Values that a collection has without the user: of image files, see ``with_origins``, and of a dataset."""
+TIME = pa.timestamp("ms")  # Parquet has no seconds; times of users are of another unit
 NOWHERE = -1
 """Shard and row of a deleted item, which has no vector."""
 

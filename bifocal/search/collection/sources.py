@@ -12,15 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.datasets.base import META
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.formats.archives import remove_all_but, unpack
 from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, recognize, tables_in
 from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
-from bifocal.datasets.tables import METADATA_FILE, one_type
+from bifocal.datasets.tables import METADATA_FILE, metadata_table
 from bifocal.onnx.images import open_header
-from bifocal.search.collection.format import DATE, FOLDER, TIME, UNKNOWN, UNPACKED, file_states
+from bifocal.search.collection.format import DATE, FOLDER, SPLIT, TIME, UNKNOWN, UNPACKED, file_states
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 """Names of a table beside the images, without their suffix."""
@@ -100,13 +101,13 @@ def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
     file = directory / METADATA_FILE
     if file.is_file():
         own = pq.read_table(file)
-        metadata = own.rename_columns(["item_id" if name == "image_id" else name for name in own.column_names])
+        metadata = own.rename_columns(["item_id", *own.column_names[1:]])
     else:
         metadata = pa.table({"item_id": images["image_id"].tolist()})
-    if "split" not in metadata.column_names:
+    if META + SPLIT not in metadata.column_names:
         splits = dict(zip(images["image_id"], images["split"], strict=True))
         names = metadata.column("item_id").to_pylist()
-        metadata = metadata.append_column("split", pa.array([splits[name] for name in names], pa.string()))
+        metadata = metadata.append_column(META + SPLIT, pa.array([splits[name] for name in names], pa.string()))
     captions = dataset.captions.groupby("image_id", sort=False)["text"].agg(list)
     root = dataset.image_root.resolve()
     # Relative, if the images are in the artifact: a run folder may be moved.
@@ -194,8 +195,9 @@ def _with_rows(
         values.setdefault(image, row)
         captions.setdefault(image, []).extend(_texts(row.get(caption)) if caption else [])
     others = [name for name in table.columns if name not in (column, caption)]
+    table.set_types(others)
     names = list(values) if listed else folder.images
-    metadata = _metadata(names, values, others) if others else None
+    metadata = metadata_table("item_id", names, values, others) if others else None
     entries = [Entry(name, name) for name in names]
     return Source(root, folder.root, entries, captions, metadata, problems, unpacked)
 
@@ -205,17 +207,11 @@ def _texts(value: Any) -> list[str]:
     return [text for text in texts if isinstance(text, str) and text.strip()]
 
 
-def _metadata(names: Sequence[str], values: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
-    """Return one row per image; a column with values of several types holds their texts."""
-    table = {"item_id": pa.array(names, pa.string())}
-    table |= {column: one_type([values.get(name, {}).get(column) for name in names]) for column in columns}
-    return pa.table(table)
-
-
 def with_origins(
     source: Source, entries: Sequence[Entry], known: Mapping[int, datetime | None] = MappingProxyType({})
 ) -> pa.Table | None:
-    """Return the metadata of a source with the folder and the date of each image file, if it has none of these names.
+    """Return the metadata of a source in columns ``meta.NAME``, with ``folder`` and ``date`` of each image file, unless
+    the user has columns of these names.
 
     The date is the time of the photograph in EXIF, else of the last change of the file; files of archives and copies
     of files at an address have only the first. ``known`` has dates by position in ``entries``: these files are not
@@ -245,9 +241,9 @@ def with_origins(
 
     missing: list[tuple[str, Callable[[int], Any], pa.DataType]] = [(FOLDER, folder, pa.string()), (DATE, date, TIME)]
     for name, value_of, kind in missing:
-        if name not in table.column_names:
+        if META + name not in table.column_names:
             values = [value_of(place[item_id]) if item_id in place else None for item_id in names]
-            table = table.append_column(name, pa.array(values, kind))
+            table = table.append_column(META + name, pa.array(values, kind))
     return table
 
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bifocal.datasets.base import META
+from bifocal.datasets.tables import with_type
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import (
     DATE,
     FIELDS,
     ITEMS_SCHEMA,
-    META,
     PART_SCHEMA,
     STATE_FIELDS,
     TIME,
@@ -104,6 +105,22 @@ class CollectionUpdate:
         for field, column in zip(STATE_FIELDS, self._states[positions].T, strict=True):
             table = table.append_column(field, pa.array(column))
         return table.cast(PART_SCHEMA)
+
+
+def with_former_types(table: pa.Table, former: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
+    """Return metadata whose columns keep the types that they have in former items, and columns with misfits."""
+    problems = []
+    for place, name in enumerate(table.column_names):
+        type_ = former.schema.field(name).type if name in former.column_names else pa.null()
+        own = {type_, table.schema.field(name).type} & {pa.null(), TIME}  # dates of files are not the user's
+        if own or not name.startswith(META):
+            continue
+        column, misfits = with_type(table.column(name), type_)
+        table = table.set_column(place, name, column)
+        if misfits:
+            reason = f"{len(misfits):,} values, such as {misfits[0]!r}, are not of its type {type_}: left out"
+            problems.append((f"metadata {name.removeprefix(META)}", f"{reason}; a new collection takes new types"))
+    return table, problems
 
 
 def open_writer(

@@ -20,7 +20,6 @@ from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
     ITEMS_SCHEMA,
-    META,
     NOWHERE,
     PART_SCHEMA,
     REGIONS,
@@ -222,10 +221,10 @@ def _items_table(
 
 
 def _with_metadata(table: pa.Table, metadata: pa.Table) -> pa.Table:
-    """Append the columns of ``metadata`` as ``meta.*``, in the order of the items; a tombstone has nulls."""
+    """Append the columns ``meta.*`` of ``metadata``, in the order of the items; a tombstone has nulls."""
     rows = pc.index_in(table.column("item_id"), value_set=metadata.column("item_id").cast(pa.string()))
     rows = pc.if_else(table.column("deleted"), pa.scalar(None, rows.type), rows)
     for name in metadata.column_names:
         if name != "item_id":
-            table = table.append_column(f"{META}{name}", metadata.column(name).take(rows))
+            table = table.append_column(name, metadata.column(name).take(rows))
     return table

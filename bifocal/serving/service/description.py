@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bifocal.datasets.base import META
 from bifocal.datasets.languages import caption_languages
 from bifocal.search.collection.format import DATE as DATE_NAME
 from bifocal.search.collection.format import FOLDER as FOLDER_NAME
-from bifocal.search.filters import PREFIX
 from bifocal.search.items import Items
 from bifocal.serving.service.schema import Column
 
-FOLDER, DATE = PREFIX + FOLDER_NAME, PREFIX + DATE_NAME
+FOLDER, DATE = META + FOLDER_NAME, META + DATE_NAME
 EXAMPLES = 6
 EXAMPLE_CHARACTERS = 60
 MAX_VALUES = 500
@@ -74,12 +74,12 @@ def columns(items: pa.Table) -> list[Column]:
     """Return the metadata that a search can be restricted by, with the values of texts that have few."""
     found = []
     for name in items.column_names:
-        if name.startswith(PREFIX) and (kind := _kind(items.schema.field(name).type)) is not None:
+        if name.startswith(META) and (kind := _kind(items.schema.field(name).type)) is not None:
             values = pc.unique(items[name]).drop_null() if kind == "text" else []
             if name == FOLDER and len(values) < 2:
                 continue
             shown = sorted(map(str, values)) if 0 < len(values) <= MAX_VALUES else []
-            found.append(Column(name.removeprefix(PREFIX), kind, shown))
+            found.append(Column(name.removeprefix(META), kind, shown))
     return found
 
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
+from bifocal.datasets.base import META
 from bifocal.onnx.int8 import quantize_rows
 from bifocal.search.calibration.calibration import DEPTH
-from bifocal.search.filters import GROUP_DEPTH, PREFIX
+from bifocal.search.filters import GROUP_DEPTH
 from bifocal.serving.service.description import summarize
 from bifocal.serving.service.models import SearchModel
 from bifocal.serving.service.pictures import small_picture
@@ -65,7 +66,7 @@ def write_collection(
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
         "languages": summary.languages,
         "examples": [example.text for example in summary.examples],
-        "columns": [describe_column(column, table[PREFIX + column.name]) for column in summary.columns],
+        "columns": [describe_column(column, table[META + column.name]) for column in summary.columns],
         "ids": [fact["id"] for fact in facts],
         "captions": [fact["captions"] for fact in facts],
         "metadata": {name: [_number(fact["metadata"].get(name)) for fact in facts] for name in columns},

@@ -22,7 +22,8 @@ def collect(folder: Path, vectors: Mapping[str, list[float]], **metadata: list[A
     writer = CollectionWriter(folder, Description(ModelIdentity("model", None, "0" * 64), str(folder), 2, None))
     for number, (item_id, vector) in enumerate(vectors.items()):
         writer.add(Item(item_id, item_id, f"{number:064d}", 128, 128), np.array(vector))
-    writer.finish({}, pa.table({"item_id": list(vectors), **metadata}) if metadata else None)
+    columns = {f"meta.{name}": values for name, values in metadata.items()}
+    writer.finish({}, pa.table({"item_id": list(vectors), **columns}) if metadata else None)
     return Collection.open(folder)
 
 

@@ -38,7 +38,7 @@ def write(folder: Path, vectors: NDArray[np.float16], count: int = COUNT) -> tup
             Item(NAMES[row], f"{row}.jpg", f"{row:064x}", 8, 8), vectors[row], regions[row], np.full((2, 4), row)
         )
     secrets = [f"secret-{row:04d}" for row in range(count)]
-    metadata = pa.table({"item_id": NAMES[:count], "place": [f"place-{row:04d}" for row in range(count)]})
+    metadata = pa.table({"item_id": NAMES[:count], "meta.place": [f"place-{row:04d}" for row in range(count)]})
     writer.finish({name: [text] for name, text in zip(NAMES, secrets, strict=False)}, metadata)
     (folder / "images").mkdir()
     for row in range(count):

@@ -36,7 +36,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     for name, vector in zip(NAMES, vectors, strict=True):
         writer.add(Item(name, name, "cd" * 32, 30, 20), vector)
-    metadata = pa.table({"item_id": NAMES, "year": pa.array([1990, None, *range(5)], pa.int16())})
+    metadata = pa.table({"item_id": NAMES, "meta.year": pa.array([1990, None, *range(5)], pa.int16())})
     writer.finish({NAMES[0]: ['a "red" star', "two"]}, metadata, [Item("gone.jpg", "gone.jpg", "ef" * 32, 1, 1)])
     return Collection.open(directory)
 

@@ -64,7 +64,8 @@ def write_run(
         writer.add(Item(item_id, path.lstrip("/"), "0" * 64, SIDE, SIDE), vector, of_regions, boxes)
     captions = dict(zip(ids, map(demo.collection.captions, rows), strict=True))
     numbers = list(range(len(ids)))
-    metadata = {"item_id": ids, "number": numbers, "parity": ["odd" if number % 2 else "even" for number in numbers]}
+    parity = ["odd" if number % 2 else "even" for number in numbers]
+    metadata = {"item_id": ids, "meta.number": numbers, "meta.parity": parity}
     writer.finish(captions, pa.table(metadata))
     return folder
 

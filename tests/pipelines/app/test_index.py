@@ -1,5 +1,6 @@
 """``bifocal index``: any folder of images becomes searchable, and a second call does only what changed."""
 
+import json
 import os
 import shutil
 import signal
@@ -149,6 +150,32 @@ def test_wrong_folders_are_refused(run: Path, pictures: Path, command: Command, 
     result = command("index", pictures, "--run", run, "--encoder", "small")
     assert "--run names trained encoders: leave out --encoder and --weights" in result.output
     assert "has no training to evaluate" in str(command("evaluate", "--run", target).exception)
+
+
+def test_columns_of_any_name_filter_by_their_first_type(
+    run: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
+    target, names = tmp_path / "index", sorted(p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg"))[:5]
+    prices, column = ["5", "9.5", "10", "20", "100"], "item_id,image_id,price"
+    lines = [f"{name},SKU{price},{price},{price}" for name, price in zip(names, prices, strict=True)]
+    table = pictures / "captions.csv"
+    table.write_text("\n".join([f"image,{column}", *lines]))
+    assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
+
+    def found(where: str) -> list[str]:
+        result = command("search", "a star", "--run", target, "-k", 50, "--where", where, "--json")
+        return sorted(hit["image_id"] for hit in json.loads(result.stdout)["results"])
+
+    assert found('{"price": {"min": 10, "max": 100}}') == names[2:]
+    assert found('{"item_id": "SKU9.5"}') == [names[1]]
+    assert found('{"image_id": 20}') == [names[3]]
+    assert len(found('{"folder": ["", "more"]}')) == 10
+    wrong = command("search", "a star", "--run", target, "--where", '{"date": {"min": 2020}}')
+    assert 'a date is a text, such as "2020-05-31"' in str(wrong.exception)
+    table.write_text(table.read_text().replace(",20,20", ",20,twenty"))
+    result = command("index", pictures, "--folder", target)
+    assert "  metadata price: 1 values, such as 'twenty', are not of its type double: left out" in result.output
+    assert found('{"price": {"min": 10}}') == [names[2], names[4]]
 
 
 def test_a_moved_folder_keeps_its_vectors(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ def write(
     if stop is None:
         writer.reject("broken.jpg", "the file is empty")
         ids = [item.item_id for item in reversed(items)]
-        metadata = pa.table({"item_id": ids, "year": pa.array(range(len(ids), 0, -1), pa.int16()), "image": ids})
+        metadata = pa.table(
+            {"item_id": ids, "meta.year": pa.array(range(len(ids), 0, -1), pa.int16()), "meta.image": ids}
+        )
         writer.finish({"item 0": ["a dog", "two dogs"]}, metadata, items[len(regions) :])
     return vectors, parts, boxes
 

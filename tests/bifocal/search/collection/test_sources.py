@@ -47,7 +47,7 @@ def origins(photos: Path) -> dict[str, list[object]]:
 
 def test_the_date_is_that_of_the_photograph_else_of_the_file(photos: Path) -> None:
     found = origins(photos)
-    assert dict(zip(found["item_id"], zip(found["folder"], found["date"], strict=True), strict=True)) == {
+    assert dict(zip(found["item_id"], zip(found["meta.folder"], found["meta.date"], strict=True), strict=True)) == {
         "a.jpg": ("", datetime(2023, 5, 6, 7, 8, 9)),
         "Oslo/b.jpg": ("Oslo", datetime(2022, 1, 2, 3, 4, 5)),
         "Oslo/day 1/c.jpg": ("Oslo/day 1", CHANGED),
@@ -76,11 +76,11 @@ def test_unchanged_files_keep_their_date_and_are_not_opened(
     assert found is not None
     assert previous is not None
     assert opened == [Path(source.entries[2].item_id).name]
-    assert found["date"].to_pylist()[:2] == previous["date"].to_pylist()[:2]
+    assert found["meta.date"].to_pylist()[:2] == previous["meta.date"].to_pylist()[:2]
 
 
 def test_columns_of_the_user_stay(photos: Path) -> None:
     (photos / "metadata.csv").write_text("image,date\na.jpg,spring\nOslo/b.jpg,winter\n")
     found = origins(photos)
-    assert sorted(map(str, found["date"])) == ["None", "None", "spring", "winter"]
-    assert sorted(map(str, found["folder"])) == ["", "Oslo", "Oslo", "Oslo/day 1"]
+    assert sorted(map(str, found["meta.date"])) == ["None", "None", "spring", "winter"]
+    assert sorted(map(str, found["meta.folder"])) == ["", "Oslo", "Oslo", "Oslo/day 1"]

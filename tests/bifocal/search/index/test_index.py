@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,7 @@ ITEMS = pa.table(
         "meta.public": [True, False, True, False, None],
     }
 )
+TIMES = [pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ms", "UTC"), pa.date32()]
 
 
 @given(
@@ -185,6 +187,25 @@ def test_a_date_is_a_text_in_a_condition() -> None:
     ]  # fmt: skip
 
 
+@given(moment=st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), type_=st.sampled_from(TIMES))
+def test_a_year_a_month_and_a_day_mean_all_of_their_times(moment: datetime, type_: Any) -> None:
+    moment = moment.replace(day=min(moment.day, 28))
+    other = moment.replace(year=moment.year % 9000 + 1)
+    items = pa.table({"meta.date": pa.array([moment, other, None]).cast(type_, safe=False)})
+    for length in (4, 7, 10):
+        day = f"{moment:%Y}".zfill(4) + f"{moment:-%m-%d}"
+        period, others = day[:length], f"{other.year:04}" + day[4:length]
+        assert matching_rows(items, {"date": period}).tolist() == [True, False, False]
+        assert matching_rows(items, {"date": [period, others]}).tolist() == [True, True, False]
+        for where in ({"max": period}, {"min": period}, {"min": period, "max": period}):
+            earlier = ("min" not in where and other < moment) or ("max" not in where and other > moment)
+            assert matching_rows(items, {"date": where}).tolist() == [True, earlier, False]
+
+
+def test_a_range_of_whole_numbers_has_any_limit() -> None:
+    assert matching_rows(ITEMS, {"year": {"min": 1998.5, "max": 2004.0}}).tolist() == [False, True, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [
@@ -196,9 +217,12 @@ def test_a_date_is_a_text_in_a_condition() -> None:
         ({"year": None}, "null equals nothing"),
         ({"year": {"above": 3}}, "a range has the keys min and max, got above"),
         ({"year": {}}, "a range has the keys min and max"),
-        ({"city": 3}, "a text fits only a column of texts"),
+        ({"city": 3}, "the column has texts, such as"),
         ({"city": {"min": ["a"]}}, "does not fit the metadata 'city'"),
         ({"day": "yesterday"}, "does not fit the metadata 'day'"),
+        ({"day": 2020}, 'a date is a text, such as "2020-05-31"'),
+        ({"day": {"min": 2020}}, 'a year is "2020"'),
+        ({"city": {"min": "10"}}, "a range of texts compares letters"),
         ({"year": 10**30}, "does not fit the metadata 'year'"),
     ],
 )

@@ -72,7 +72,7 @@ def test_metadata_is_kept_with_its_types(root: Path, tmp_path: Path) -> None:
     lines = ["image,caption,year,city", *(f"{number}.jpg,a text,{1990 + number},Rome" for number in range(10))]
     (root / "captions.csv").write_text("\n".join(lines))
     dataset, _ = prepare(root, tmp_path)
-    assert dataset.metadata["city"].tolist() == ["Rome"] * 10
+    assert dataset.metadata["meta.city"].tolist() == ["Rome"] * 10
     assert dataset.split("val").metadata["image_id"].tolist() == dataset.split("val").images["image_id"].tolist()
     jsonl = "\n".join(
         json.dumps({"image": f"{number}.jpg", "text": "a", "n": number, "mixed": [1, "a"][number % 2]})
@@ -81,8 +81,8 @@ def test_metadata_is_kept_with_its_types(root: Path, tmp_path: Path) -> None:
     (root / "captions.csv").unlink()
     (root / "captions.jsonl").write_text(jsonl)
     dataset, _ = prepare(root, tmp_path)
-    assert dataset.metadata["n"].tolist() == list(range(10))
-    assert dataset.metadata["mixed"].tolist() == ["1", "a"] * 5
+    assert dataset.metadata["meta.n"].tolist() == list(range(10))
+    assert dataset.metadata["meta.mixed"].tolist() == ["1", "a"] * 5
 
 
 def test_given_splits_and_phrases(root: Path, tmp_path: Path) -> None:
