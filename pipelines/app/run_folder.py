@@ -10,8 +10,7 @@ import click
 
 from bifocal.datasets.remote_files import is_address
 from bifocal.durable import complete, write_text
-from runtime.parameters import read_yaml
-from runtime.parameters import dump_yaml
+from runtime.parameters import dump_yaml, read_yaml
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
