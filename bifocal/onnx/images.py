@@ -5,29 +5,37 @@ import os
 import re
 import shutil
 import struct
+import threading
+import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
+from PIL import Image, ImageFile, UnidentifiedImageError, features
+
+from bifocal.onnx.metadata import TURNS, TooManyPartsError, orientation, srgb_transform, without_metadata
 
 # Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
 ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
 HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 """First brand of the photographs that phones write, at byte 8 of the file."""
+MAX_PIXELS, VARIABLE = 250_000_000, "BIFOCAL_MAX_PIXELS"
+"""Pixels of an image of the user's own disk, which takes up to 1.5 GB to decode; the variable that raises the limit."""
+LARGE = 50_000_000
+"""Pixels above which images are decoded one at a time, so that their memory does not add up."""
 MAX_SIDE, MAX_RATIO = 65_535, 200
 """Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
 MAX_BYTES, MAX_FRAMES, MAX_SCANS = 500_000_000, 1_000, 100
 """Of a file; of an animation whose header states them; of a JPEG, each of which takes the time of all pixels."""
-ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
-"""EXIF tag of the orientation, and its values that exchange width and height."""
+TURNED = (5, 6, 7, 8)
+"""Orientations that exchange width and height."""
 INFLATED, BUFFER = 1032, 2**20
 """Bytes that one compressed byte of a PNG holds at most; bytes that are inflated at a time."""
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
@@ -39,6 +47,24 @@ ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (
 MAX_16_BIT = 2**16 - 1
 BAND = 2**22
 """Pixels that are converted at a time."""
+EXIF_ITEM = re.compile(rb"(infe\x02.{7})Exif", re.DOTALL)
+"""Type of the EXIF data in a list of the contents of a HEIF or AVIF file."""
+
+# This module applies its own limits. Damaged metadata are ignored, and Pillow's warnings of them name no file.
+Image.MAX_IMAGE_PIXELS = None
+warnings.filterwarnings("ignore", module=r"PIL\.")
+_large = threading.Lock()
+
+
+def max_pixels() -> int:
+    """Return the most pixels of an image of the user's own disk: ``MAX_PIXELS`` unless ``BIFOCAL_MAX_PIXELS`` is more.
+
+    The variable also is the limit of a service for the images of its clients; 0 means no limit.
+    """
+    value = os.environ.get(VARIABLE, "1")
+    if not value.isdecimal():
+        raise ValueError(f"{VARIABLE} is {value!r}, expected a number; 0 means no limit")
+    return max(MAX_PIXELS, int(value)) if int(value) else MAX_SIDE**2
 
 
 @cache
@@ -79,7 +105,7 @@ def open_header(
     """Yield Pillow's image of an open file before its pixels are decoded.
 
     Args:
-        max_pixels: of the image; Pillow's own limit applies as well.
+        max_pixels: of the image.
         max_bytes: of the file.
 
     Raises:
@@ -91,18 +117,17 @@ def open_header(
     if not size:
         raise ValueError("the file is empty")
     if size > max_bytes:
-        raise LargeImageError(f"a file of {size} bytes, at most {max_bytes} are accepted")
-    file.seek(0)
+        raise LargeImageError(f"too large: a file of {size} bytes, at most {max_bytes} are accepted")
     try:
-        with Image.open(file, formats=image_formats()) as image:
-            _check(image, file, size, max_pixels)
+        pixels, metadata = without_metadata(file)
+        with _opened(pixels) as image:
+            image.info.update(metadata)
+            _check(image, pixels, size, max_pixels)
             yield image
     except UnidentifiedImageError as error:
         raise UnsupportedImageError(unsupported(file)) from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise LargeImageError(f"too many pixels: {error}") from error
-    except MemoryError as error:
-        raise LargeImageError("decoding it needs too much memory") from error
+    except (TooManyPartsError, MemoryError) as error:
+        raise LargeImageError(f"too large: {str(error) or 'decoding it needs too much memory'}") from error
     except ValueError:
         raise
     except Exception as error:  # Pillow's readers raise many exception types on damaged files.
@@ -113,7 +138,29 @@ def image_size(file: IO[bytes], max_pixels: int | None = None, max_bytes: int = 
     """Return width and height of an open image file in pixels after EXIF rotation; see ``open_header``."""
     with open_header(file, max_pixels, max_bytes) as image:
         width, height = image.size
-        return (height, width) if image.getexif().get(ORIENTATION) in TURNED else (width, height)
+        # Pillow's size of a TIFF is upright.
+        return (height, width) if image.format != "TIFF" and orientation(image) in TURNED else (width, height)
+
+
+def has_profile(path: Path) -> bool:
+    """Return whether an image file has a color profile other than sRGB; False for a file that cannot be read."""
+    try:
+        with _open(path) as file, open_header(file) as image:
+            return srgb_transform(image.info.get("icc_profile") or b"", image.mode) is not None
+    except ValueError:
+        return False
+
+
+def _opened(file: IO[bytes]) -> ImageFile.ImageFile:
+    try:
+        file.seek(0)
+        return Image.open(file, formats=image_formats())
+    except Exception:  # the readers of HEIF and AVIF write the EXIF data anew
+        file.seek(0)
+        plain, count = EXIF_ITEM.subn(rb"\1free", file.read())
+        if not count:
+            raise
+        return Image.open(BytesIO(plain), formats=image_formats())
 
 
 def check_complete(image: Image.Image, file: IO[bytes]) -> None:
@@ -137,14 +184,16 @@ def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | Non
     longer, shorter = max(width, height), min(width, height)
     if longer > MAX_SIDE or longer > MAX_RATIO * shorter:
         raise LargeImageError(
-            f"{width} x {height} pixels, at most {MAX_SIDE} on a side and {MAX_RATIO} times the other are accepted"
+            f"too large: {width} x {height} pixels, at most {MAX_SIDE} on a side and {MAX_RATIO} times the other are "
+            "accepted"
         )
     if max_pixels is not None and width * height > max_pixels:
-        raise LargeImageError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
+        hint = f"; the variable {VARIABLE} raises the limit" if max_pixels >= MAX_PIXELS else ""
+        raise LargeImageError(f"too large: {width} x {height} pixels, more than max_pixels {max_pixels}{hint}")
     # Only the first frame is decoded. Formats that would have to be read for their number of frames state none.
     frames = 1 if image.format in ("GIF", "TIFF") else getattr(image, "n_frames", 1)
     if frames > MAX_FRAMES:
-        raise LargeImageError(f"an animation of {frames} frames, at most {MAX_FRAMES} are accepted")
+        raise LargeImageError(f"too large: an animation of {frames} frames, at most {MAX_FRAMES} are accepted")
     position = file.tell()
     if image.format == "PNG":
         file.seek(24)
@@ -153,7 +202,7 @@ def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | Non
     elif image.format in ("JPEG", "MPO"):
         file.seek(0)
         if (scans := _scans(file.read())) > MAX_SCANS:
-            raise LargeImageError(f"a JPEG of {scans} scans, at most {MAX_SCANS} are accepted")
+            raise LargeImageError(f"too large: a JPEG of {scans} scans, at most {MAX_SCANS} are accepted")
     file.seek(position)
 
 
@@ -194,10 +243,11 @@ class InspectedImage:
 def open_image(path: Path, max_pixels: int | None = None, side: int | None = None) -> Image.Image:
     """Decode the first frame of an image file as RGB, rotated by its EXIF orientation.
 
-    16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white.
+    16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white, and colors of another profile
+    become sRGB. Metadata that are not valid are ignored.
 
     Args:
-        max_pixels: reject a larger image by its header, before it is decoded; Pillow's own limit applies as well.
+        max_pixels: reject a larger image by its header, before it is decoded.
         side: decode a JPEG at 1/2, 1/4 or 1/8 of its resolution, as long as each side keeps this many pixels.
 
     Raises:
@@ -241,27 +291,41 @@ def _open(path: Path) -> BufferedReader:
 
 def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = None) -> Image.Image:
     """Decode an open file as ``open_image`` does; the error message does not contain the path."""
+    image, turn = _decoded(file, max_pixels, side)
+    return image if turn == 1 else image.transpose(TURNS[turn])
+
+
+def _decoded(file: IO[bytes], max_pixels: int | None, side: int | None) -> tuple[Image.Image, int]:
+    """Return an image as RGB, before it is turned, and its orientation."""
     with open_header(file, max_pixels) as image:
+        turn = orientation(image)
+        if image.format == "TIFF":
+            exif = image.getexif()
+            for tag in list(exif):  # Pillow would turn the image itself, and write its metadata anew
+                del exif[tag]
         if side is not None:
             # draft() has an effect only before the pixels are decoded.
             image.draft(None, (side, side))
-        image.load()
-        check_complete(image, file)
-        ImageOps.exif_transpose(image, in_place=True)
-        return _to_rgb(image)
+        with _large if image.width * image.height > LARGE else nullcontext():
+            image.load()
+            check_complete(image, file)
+            return _to_rgb(image if image.format != "TIFF" else image.copy()), turn  # the size of a copy is not turned
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
     """Convert an image in bands: the copies of some conversions would need four times its memory."""
     if image.mode == "F":
         raise ValueError("floating-point pixels of unknown range; save the image with 8 or 16 bits")
-    if image.mode == "RGB" and not image.has_transparency_data:
+    convert = srgb_transform(image.info.get("icc_profile") or b"", image.mode)
+    if convert is None and image.mode == "RGB" and not image.has_transparency_data:
         return image.copy()
     (width, height), converted = image.size, Image.new("RGB", image.size)
     rows = max(1, BAND // width)
     for top in range(0, height, rows):
         band = image.crop((0, top, width, min(height, top + rows)))
-        converted.paste(_band_to_rgb(band), (0, top))
+        if convert is None or convert[0] != "CMYK":
+            band = _band_to_rgb(band)
+        converted.paste(band if convert is None else convert[1].apply(band.convert(convert[0])), (0, top))
     return converted
 
 

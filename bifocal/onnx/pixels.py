@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bifocal.onnx.images import MAX_BYTES, decode_image, image_size
+from bifocal.onnx.images import MAX_BYTES, decode_image, image_size, max_pixels
 
 ImageFile = str | bytes
 """An image file: its bytes, or their base64."""
@@ -23,7 +23,6 @@ Resize = Literal["square", "aspect", "limit"]
 ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
 """As ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
 central size x size square. The rest of the image is cut off."""
-MAX_PIXELS = 50_000_000
 Array = NDArray[np.uint8]
 
 
@@ -103,12 +102,12 @@ class DecodedImage(NamedTuple):
 
 
 def decode_pixels(
-    file: bytes, preprocessing: Mapping[str, Any], max_pixels: int | None = MAX_PIXELS, max_bytes: int = MAX_BYTES
+    file: bytes, preprocessing: Mapping[str, Any], most: int | None = None, max_bytes: int = MAX_BYTES
 ) -> DecodedImage:
-    """Decode an image file as the graphs read it, or reject a too large one by its header."""
+    """Decode an image file as the graphs read it; reject one of more than ``most`` pixels, see ``max_pixels``."""
     arguments = dict(preprocessing)
-    size = image_size(BytesIO(file), max_pixels, max_bytes)
-    image = decode_image(BytesIO(file), max_pixels, arguments.pop("decoded_side", None))
+    size = image_size(BytesIO(file), most or max_pixels(), max_bytes)
+    image = decode_image(BytesIO(file), None, arguments.pop("decoded_side", None))
     return DecodedImage(resized_pixels(image, **arguments), *size)
 
 
@@ -122,9 +121,10 @@ def read_pixels(
 ) -> Array:
     """Return an image file's pixels (3, H, W) uint8: a central square of the shorter side ``scaled``, or resized."""
     try:
-        decoded = decode_image(BytesIO(file_bytes(image)), MAX_PIXELS, decoded_side)
+        decoded = decode_image(BytesIO(file_bytes(image)), max_pixels(), decoded_side)
     except ValueError as error:
-        raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
+        hint = "; expected the base64 of an image file" if isinstance(image, str) else ""
+        raise ValueError(f"an image cannot be read: {error}{hint}") from error
     return resized_pixels(decoded, size, interpolation, scaled, resize)
 
 
@@ -141,5 +141,5 @@ def resized_pixels(
 
 def read_squares(content: bytes, sizes: Sequence[int], interpolation: str) -> list[Array]:
     """Return an image file as squares (3, size, size) uint8."""
-    image = decode_image(BytesIO(content), MAX_PIXELS, DECODED_SCALE * max(sizes))
+    image = decode_image(BytesIO(content), max_pixels(), DECODED_SCALE * max(sizes))
     return [np.array(resize_image(image, size, "square", interpolation)).transpose(2, 0, 1) for size in sizes]

@@ -16,7 +16,7 @@ from bifocal.durable import reading
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import model_hash
 from bifocal.onnx.heatmaps import LOCALIZER, SIDE, HeatmapModel, peak
-from bifocal.onnx.images import open_image
+from bifocal.onnx.images import max_pixels, open_image
 from bifocal.onnx.pointing import Pointer, open_pointer
 from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay
@@ -28,6 +28,9 @@ from bifocal.search.query import Results, encode_file
 from bifocal.search.search import Search
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
+
+SHOWN = 2048
+"""A JPEG is pointed in at a fraction of its resolution if each side keeps this many pixels."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Lo
     """Return where a phrase is in an image, by a pointer such as ``bifocal.onnx.pointing.PointingHead``."""
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
-    opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+    opened = image if isinstance(image, Image.Image) else open_image(Path(image), max_pixels(), SHOWN)
     (place,) = pointer.locate(encode_file(opened), [phrase], SIDE)
     return Location(place.heatmap, peak(place.heatmap), opened.convert("RGB"), place.probability, place.present)
 

@@ -11,13 +11,13 @@ from bifocal.datasets.base import CorpusReader
 from bifocal.durable import write_once
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
+from bifocal.onnx.images import max_pixels
 from bifocal.registry import as_mapping, build, split
 from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pretraining.elmo import pretrain_elmo
 from bifocal.training.weights.source import open_source
 
-MAX_PIXELS = 50_000_000
 MAX_REJECTED = 0.01
 IMAGES_PER_FORWARD = 32
 
@@ -73,7 +73,7 @@ def _write_dataset(folder: Path, corpus: Any, seed: int) -> None:
         split(corpus)[0],
         reader.read(folder / "images"),
         copy_images=True,
-        max_pixels=MAX_PIXELS,
+        max_pixels=max_pixels(),
         max_rejected_fraction=MAX_REJECTED,
     )
 

@@ -6,9 +6,6 @@ from pydantic import Field
 
 from runtime.spec import Component, Params, UserPath
 
-# Pillow warns above this number of pixels and rejects images with twice as many, whatever the parameter says.
-PILLOW_LIMIT = 89_478_485
-
 
 class EmbedCollectionParams(Params):
     """Section ``embed_collection`` of params.yaml."""
@@ -27,9 +24,7 @@ class EmbedCollectionParams(Params):
     )
     batch_size: int = Field(ge=1, description="images per forward pass")
     items_per_shard: int = Field(ge=1, description="vectors in a file; a killed run loses at most one file")
-    max_pixels: int = Field(
-        ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is rejected before it is decoded"
-    )
+    max_pixels: int = Field(ge=1, description="width x height; a larger image is rejected before it is decoded")
     max_rejected_fraction: float = Field(
         ge=0, le=1, description="fraction of images and rows of a table that may be rejected; above it the stage fails"
     )

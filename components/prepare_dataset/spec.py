@@ -7,9 +7,6 @@ from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params
 
-# Pillow warns above this number of pixels and rejects images with twice as many, whatever the parameter says.
-PILLOW_LIMIT = 89_478_485
-
 CORPUS = FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root",))
 
 
@@ -23,9 +20,7 @@ class PrepareDatasetParams(Params):
         description="copy the images into the artifact; if false, refer to the files below root, which other machines "
         "can only read if root is an s3:// address"
     )
-    max_pixels: int = Field(
-        ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is rejected before it is decoded"
-    )
+    max_pixels: int = Field(ge=1, description="width x height; a larger image is rejected before it is decoded")
     max_rejected_fraction: float = Field(
         ge=0, le=1, description="fraction of images and captions together that may be broken; above it the stage fails"
     )

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.inspection import Inspection
 
-MAX_PIXELS = 89_478_485
 MIN_CAPTIONED = 10
 """Images with captions of which 15 % are at least two: the splits val and test need as many."""
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -52,6 +51,7 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from bifocal.datasets.languages import caption_languages
     from bifocal.datasets.remote_files import is_address
     from bifocal.durable import write_text
+    from bifocal.onnx.images import max_pixels
     from bifocal.report.inspection import inspection_page
     from bifocal.report.sections import render
 
@@ -66,7 +66,7 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
         out = Path(folder)
         images = ImageFolder(root, captions=captions, uncaptioned=uncaptioned)
         corpus = images.read(out / "images")
-        write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=MAX_PIXELS, max_rejected_fraction=1.0)
+        write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=max_pixels(), max_rejected_fraction=1.0)
         dataset, rejected = read_dataset(out), pd.read_parquet(out / "rejected.parquet")
         by_image = dataset.captions.groupby("image_id")["text"].agg(list).tolist()
         languages = caption_languages(by_image) if find_spec("langdetect") else {}

@@ -12,6 +12,7 @@ import numpy as np
 from bifocal.datasets.prefetch import prefetch
 from bifocal.onnx.encoders import Array
 from bifocal.onnx.files import model_hash
+from bifocal.onnx.metadata import COLORS
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
@@ -49,20 +50,23 @@ class CollectionEmbedder:
     same_features: bool = False
     batch_size: int = 32
     items_per_shard: int = 4096
-    max_pixels: int = 50_000_000
+    max_pixels: int | None = None  # of an image; None for the limit of ``bifocal.onnx.images.max_pixels``
     max_rejected_fraction: float = 1.0
     regions: bool = True
 
     def write(self, directory: Path, entries: Sequence[Entry], first_shard: bool = True) -> dict[str, float]:
         """Write all images or one machine's share and return counts and rates; resume after the last complete shard."""
         vectors, identity = self._open_model(), ModelIdentity(self.name, None, model_hash(self.onnx))
+        preprocessing = vectors.graph.preprocessing | (COLORS if vectors.reads_images else {})
         description = Description(
-            identity, self.source.root, vectors.dimension, vectors.region_dimension, vectors.graph.preprocessing
+            identity, self.source.root, vectors.dimension, vectors.region_dimension, preprocessing
         )
         states = self.source.states(entries)
         update = CollectionUpdate(self._usable(description), entries, states)
         writer = open_writer(directory, description, self.items_per_shard, self.source, entries, states)
         run, start = _Run(self, vectors, update, writer, entries), time.perf_counter()
+        if run.reads_files:
+            update.convert_colors(self.source)
         run.embed()
         seconds = time.perf_counter() - start
         finished = self._finish(run, first_shard)
@@ -145,7 +149,7 @@ class _Run:
         """Add all entries that a killed run has not written."""
         remaining = self._take_over_shards()
         changed = [position for position in remaining if not self.update.unchanged[position]]
-        self.read = len(changed) if self._stored is None else 0
+        self.read = len(changed) if self.reads_files else 0
         loaded = prefetch(self._load, changed, 4 * self.settings.batch_size)
         batch, new, total = list[Embedded](), 0, len(self.entries)
         for position in track(remaining, "embedding images", total=total, done=total - len(remaining)):
@@ -220,6 +224,11 @@ class _Run:
         if self._stored is not None:
             return self.vectors.encode_inputs(self._stored([image.item.item_id for image in batch]))
         return self.vectors.encode_images([image.pixels for image in batch if image.pixels is not None])
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the vectors are computed from image files."""
+        return self._stored is None
 
     @property
     def _stored(self) -> Features | None:

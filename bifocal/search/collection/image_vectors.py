@@ -38,7 +38,7 @@ class ImageVectors:
         self.dimension: int = dimensions[self._output]
         self.region_dimension: int | None = None if self._kind is None else dimensions.get(self._kind, self.dimension)
 
-    def decode(self, file: bytes, max_pixels: int) -> DecodedImage:
+    def decode(self, file: bytes, max_pixels: int | None) -> DecodedImage:
         """Decode an image file, or reject a too large one by its header; called by several threads at once."""
         return decode_pixels(file, self.graph.preprocessing, max_pixels)
 

@@ -21,12 +21,11 @@ from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, metadata_table
 from bifocal.onnx.images import open_header
+from bifocal.onnx.metadata import date_of
 from bifocal.search.collection.format import DATE, FOLDER, SPLIT, TIME, UNKNOWN, UNPACKED, file_states
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 """Names of a table beside the images, without their suffix."""
-EXIF, TAKEN, CHANGED = 0x8769, 0x9003, 0x0132
-"""EXIF tags: the table of photographs, the time of the photograph in it, and the time of the last change."""
 EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, .jsonl, .parquet)"
 
 
@@ -248,11 +247,9 @@ def with_origins(
 
 
 def date_taken(file: Path) -> datetime | None:
-    """Return the time of a photograph in its EXIF data; None for a file without it."""
+    """Return the time of a photograph in its EXIF data; None for a file without a valid one."""
     try:
         with file.open("rb") as opened, open_header(opened) as image:
-            exif = image.getexif()
-            text = exif.get_ifd(EXIF).get(TAKEN) or exif.get(CHANGED)
-        return datetime.strptime(str(text)[:19], "%Y:%m:%d %H:%M:%S")
+            return date_of(image)
     except (OSError, ValueError):
         return None

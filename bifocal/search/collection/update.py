@@ -14,7 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
+from bifocal.datasets.prefetch import prefetch
 from bifocal.datasets.tables import with_type
+from bifocal.onnx.images import has_profile
+from bifocal.onnx.metadata import COLORS
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import (
     DATE,
@@ -30,6 +33,8 @@ from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.writer import CollectionWriter, Item
 
 ITEM = ("item_id", "image", "sha256", "width", "height")
+PREFETCHED = 64
+"""Files whose headers are read ahead."""
 States = NDArray[np.int64]
 
 
@@ -45,6 +50,18 @@ class CollectionUpdate:
             self._items = collection.items.select(ITEM).combine_chunks()
             stored = read_states(collection.directory, self._items.column("item_id"))
             self.rows, self.unchanged = _compare(self._items, stored, collection.deleted, entries, states)
+
+    def convert_colors(self, source: Source) -> None:
+        """Forget images with a color profile if the collection was embedded before such colors became sRGB."""
+        if self.collection is None or self._has_colors():
+            return
+        known = np.flatnonzero(self.rows >= 0).tolist()
+        found = prefetch(lambda position: has_profile(source.open(self._entries[position])), known, PREFETCHED)
+        changed = [position for position, profile in zip(known, found, strict=True) if profile]
+        self.rows[changed], self.unchanged[changed] = -1, False
+
+    def _has_colors(self) -> bool:
+        return self.collection is not None and COLORS.items() <= self.collection.description.preprocessing.items()
 
     def item(self, position: int) -> Item:
         """Return the previous item of an entry, with the image and the state that the entry has now."""
@@ -68,8 +85,8 @@ class CollectionUpdate:
         return None if row < 0 else str(self._values["sha256"][row])
 
     def dates(self) -> dict[int, datetime | None]:
-        """Return the previous dates of unchanged entries, by their positions."""
-        if self.collection is None or META + DATE not in self.collection.items.column_names:
+        """Return the previous dates of unchanged entries, by their positions; earlier versions read fewer dates."""
+        if self.collection is None or not self._has_colors() or META + DATE not in self.collection.items.column_names:
             return {}
         column = self.collection.items.column(META + DATE)
         unchanged = np.flatnonzero(self.unchanged) if column.type == TIME else np.zeros(0, np.int64)

@@ -55,7 +55,7 @@ class Handlers:
         if candidate is not None:
             self.comparison = Comparison(candidate, self.reloader, self.find, self.executor, deletions)
             metrics.registry.register(ComparisonCollector(self.comparison))
-        self.thumbnails = ThumbnailCache(self.pictures.run, max_pixels=limits.pixels or None)
+        self.thumbnails = ThumbnailCache(self.pictures.run)
 
     def loaded(self) -> LoadedModel:
         """Return the model in use, or answer 503; a request calls this once."""

@@ -13,7 +13,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.images import LargeImageError, UnsupportedImageError, open_header, open_image
+from bifocal.onnx.images import LargeImageError, UnsupportedImageError, max_pixels, open_header, open_image
 
 SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""
@@ -88,13 +88,10 @@ class ThumbnailCache:
     Args:
         run: calls ``thumbnail`` outside the event loop.
         max_bytes: of all thumbnails.
-        max_pixels: of an image.
     """
 
-    def __init__(
-        self, run: Callable[..., Awaitable[bytes]], max_bytes: int = 64 * 2**20, max_pixels: int | None = 50_000_000
-    ) -> None:
-        self._run, self.max_bytes, self.max_pixels = run, max_bytes, max_pixels
+    def __init__(self, run: Callable[..., Awaitable[bytes]], max_bytes: int = 64 * 2**20) -> None:
+        self._run, self.max_bytes = run, max_bytes
         self._kept: OrderedDict[tuple[str, int], tuple[int, bytes]] = OrderedDict()
         self._size = 0
 
@@ -109,7 +106,7 @@ class ThumbnailCache:
         if state == changed:
             self._kept.move_to_end((item_id, side))
             return kept
-        made = await self._run(thumbnail, file, side, self.max_pixels)
+        made = await self._run(thumbnail, file, side)
         self._remove(item_id, side)
         self._kept[item_id, side] = changed, made
         self._size += len(made)
@@ -140,18 +137,18 @@ def media_type(file: Path) -> str:
         raise ValueError(f"{file.name} is not an image that can be read") from error
 
 
-def thumbnail(file: Path, side: int, max_pixels: int | None) -> bytes:
+def thumbnail(file: Path, side: int) -> bytes:
     """Return the JPEG of ``small_picture``."""
     buffer = BytesIO()
     try:
-        small_picture(file, side, max_pixels).save(buffer, "JPEG", quality=QUALITY)
+        small_picture(file, side).save(buffer, "JPEG", quality=QUALITY)
     except ValueError as error:
         raise ValueError(str(error).replace(str(file), file.name)) from error  # a client may not know the folder
     return buffer.getvalue()
 
 
-def small_picture(file: Path, side: int, max_pixels: int | None) -> Image.Image:
+def small_picture(file: Path, side: int) -> Image.Image:
     """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without any metadata."""
-    image = open_image(file, max_pixels, side)
+    image = open_image(file, max_pixels(), side)
     image.thumbnail((side, side))
     return Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file

@@ -85,9 +85,9 @@ def write_json(file: Path, content: Any) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def site_thumbnail(file: Path, max_pixels: int) -> bytes:
+def site_thumbnail(file: Path) -> bytes:
     """Return a WebP of an image file in at most ``MAX_BYTES``, without the metadata of the file."""
-    picture = small_picture(file, SIDES[0], max_pixels)
+    picture = small_picture(file, SIDES[0])
     for side in SIDES:
         picture.thumbnail((side, side), Image.Resampling.LANCZOS)
         for quality in QUALITIES:

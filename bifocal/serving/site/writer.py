@@ -29,7 +29,6 @@ GRAPH, READERS, THUMBNAILS, PLACES = "text_encoder.onnx", "readers.json", "thumb
 SENTENCES = 50
 """Captions that compare the graph of int8 with the graph of float32."""
 MIN_COSINE = 0.99
-MAX_PIXELS = 50_000_000
 RECURRENT = ("GRU", "LSTM", "RNN")
 SMALL = 1024
 """Numbers of a tensor below which int8 saves too little."""
@@ -130,7 +129,7 @@ def _write_thumbnails(model: SearchModel, rows: NDArray[np.int64], folder: Path)
         if file is None:
             return False
         try:
-            thumbnail = site_thumbnail(file, MAX_PIXELS)
+            thumbnail = site_thumbnail(file)
         except (OSError, ValueError):
             return False
         (folder / f"{number}.webp").write_bytes(thumbnail)  # a full disk is an error of the copy, not of the image

@@ -8,6 +8,7 @@ import click
 
 from bifocal.backbones.hub import download, is_reachable
 from bifocal.datasets.corpora import ImageFolder
+from bifocal.onnx.images import max_pixels
 from bifocal.registry import build
 from pipelines.app.encoders import BACKBONE, SENTENCES, SMALL, download_small, torch_encoder
 from pipelines.app.inspect import check_count
@@ -77,9 +78,11 @@ def compose(
     networks = _networks(encoder, weights)
     recipe = choose_recipe(encoder, networks, count, last_layers=last_layers)
     values = parameters.load(shipped_file("params.yaml"), [recipe])
+    limit = {"max_pixels": max_pixels()}
     own: dict[str, Any] = {
         # Later commands need no S3.
-        "prepare_dataset": {"corpus": {"root": directory}, "copy_images": is_remote(directory)},
+        "prepare_dataset": {"corpus": {"root": directory}, "copy_images": is_remote(directory), **limit},
+        "embed_collection": limit,
     }
     if encoder not in (None, SMALL):
         own |= _contrastive_sections(str(encoder), weights)

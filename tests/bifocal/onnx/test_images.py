@@ -18,6 +18,7 @@ from bifocal.onnx.images import (
     decode_image,
     image_size,
     inspect_image,
+    max_pixels,
     open_image,
 )
 
@@ -247,11 +248,14 @@ def test_scans_of_a_jpeg_are_limited_and_a_comment_hides_none() -> None:
     assert image_size(BytesIO(jpeg_of(9) + 500 * b"\xff\xda")) == (64, 64)
 
 
-def test_frames_of_an_animation_are_limited_by_its_header() -> None:
+def test_frames_of_a_png_are_never_read_and_of_a_webp_limited_by_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = HEIGHT * (b"\0" + WIDTH * b"\1")
-    assert image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=999))) == (WIDTH, HEIGHT)
-    with pytest.raises(LargeImageError, match="an animation of 1001 frames"):
-        image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=1_000)))
+    assert image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=10**6))) == (WIDTH, HEIGHT)
+    monkeypatch.setattr("bifocal.onnx.images.MAX_FRAMES", 2)
+    file, frames = BytesIO(), [Image.new("RGB", (WIDTH, HEIGHT), (shade, 0, 0)) for shade in (0, 99, 200)]
+    frames[0].save(file, "WEBP", save_all=True, append_images=frames[1:])
+    with pytest.raises(LargeImageError, match="an animation of 3 frames, at most 2"):
+        image_size(file)
 
 
 def test_a_file_above_the_limit_of_bytes_is_not_parsed() -> None:
@@ -287,3 +291,25 @@ def test_another_file_has_an_error_of_its_own() -> None:
         image_size(BytesIO(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"))
     with pytest.raises(ValueError, match="the file is empty"):
         image_size(BytesIO())
+
+
+def test_limit_of_the_own_disk_is_raised_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = png(20_000, 15_000, depth=1, data=bytes(20_000 * 15_000 // 8))
+    for value, expected in (("1000", 250_000_000), ("400000000", 400_000_000), ("0", 65_535**2)):
+        monkeypatch.setenv("BIFOCAL_MAX_PIXELS", value)
+        assert max_pixels() == expected
+    assert image_size(BytesIO(header), 300_000_000) == (20_000, 15_000)
+    with pytest.raises(
+        LargeImageError, match=r"too large: 20000 x 15000 pixels, more than max_pixels 2.* the variable"
+    ):
+        image_size(BytesIO(header), 250_000_000)
+    monkeypatch.setenv("BIFOCAL_MAX_PIXELS", "many")
+    with pytest.raises(ValueError, match="BIFOCAL_MAX_PIXELS is 'many', expected a number"):
+        max_pixels()
+
+
+def test_a_photograph_of_108_megapixels_is_decoded_at_a_fraction() -> None:
+    file = BytesIO()
+    Image.new("L", (12_000, 9_000), 128).save(file, "JPEG", quality=30)
+    image = decode_image(file, max_pixels(), 600)
+    assert (image.size, image.getpixel((9, 9))) == ((1_500, 1_125), (128, 128, 128))

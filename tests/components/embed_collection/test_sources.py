@@ -31,7 +31,7 @@ def test_a_folder_without_captions_has_the_same_vectors(
     np.testing.assert_array_equal(collection.vectors[:], Collection.open(whole).vectors[:])
     assert [row["image"] for row in rejected(tmp_path / "collection")] == ["broken.jpg", "huge.png"]
     assert "not an image in a supported format" in rejected(tmp_path / "collection")[0]["reason"]
-    assert rejected(tmp_path / "collection")[1]["reason"] == "300 x 200 pixels, more than max_pixels 20000"
+    assert rejected(tmp_path / "collection")[1]["reason"] == "too large: 300 x 200 pixels, more than max_pixels 20000"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

@@ -51,8 +51,8 @@ def test_results_are_those_of_this_process_and_limits_are_refused() -> None:
     assert pid == after
     np.testing.assert_array_equal(image.pixels, decode_pixels(file(), SQUARE).pixels)
     assert image[1:] == (64, 64)
-    assert bomb == (413, "decoding it needs too much memory")
-    assert again == (413, "64 x 64 pixels, more than max_pixels 100")
+    assert bomb == (413, "too large: decoding it needs too much memory")
+    assert again == (413, "too large: 64 x 64 pixels, more than max_pixels 100")
     assert other[0] == 415
 
 
@@ -143,9 +143,12 @@ def test_thumbnails_are_bounded_and_forgotten(tmp_path: Path) -> None:
         kept.made("b", file, 256)
 
 
-def test_a_thumbnail_above_the_pixel_limit_is_not_decoded(tmp_path: Path) -> None:
+def test_a_thumbnail_above_the_limit_of_the_own_disk_is_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bifocal.onnx.images.MAX_PIXELS", 1000)
     with pytest.raises(ValueError, match="more than max_pixels"):
-        Waiting(max_pixels=1000).made("item", photograph(tmp_path / "photo.jpg"), 256)
+        Waiting().made("item", photograph(tmp_path / "photo.jpg"), 256)
 
 
 def test_the_media_type_is_the_header_s_and_never_that_of_a_page(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def client(served: SearchModel) -> Iterator[TestClient]:
         (encoded(8, 8)[:20], 400, "cannot be decoded"),
         (encoded(64, 64)[:-60], 400, "truncated"),
         (encoded(64, 64, "JPEG")[:-200], 400, "truncated"),
-        (encoded(300, 301), 413, "300 x 301 pixels, more than max_pixels 90000"),
+        (encoded(300, 301), 413, "too large: 300 x 301 pixels, more than max_pixels 90000"),
         (declared(1, 50_000_000), 413, "on a side"),
         (declared(20, 1_000_000), 413, "on a side"),
         (declared(70_000, 700), 413, "on a side"),

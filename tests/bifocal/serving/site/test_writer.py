@@ -42,8 +42,8 @@ def test_a_full_disk_drops_no_thumbnail(
     """The disk is full when the second thumbnail is written, after its image was read."""
     served, read = copied[1], site.site_thumbnail
 
-    def read_on_a_full_disk(file: Path, max_pixels: int) -> bytes:
-        thumbnail = read(file, max_pixels)
+    def read_on_a_full_disk(file: Path) -> bytes:
+        thumbnail = read(file)
         if not (full := tmp_path / "site.partial" / "1.webp").is_symlink():
             full.symlink_to("/dev/full")
         return thumbnail

@@ -1,0 +1,256 @@
+"""Metadata of image files never decide whether the pixels are read; valid orientations, dates and colors are used."""
+
+import struct
+import zlib
+from datetime import datetime
+from io import BytesIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageCms, features
+
+from bifocal.onnx.images import LargeImageError, decode_image, image_size, open_header
+from bifocal.onnx.metadata import date_of, parse_date
+from tests.bifocal.color_profiles import SRGB, swapped_profile
+
+WIDTH, HEIGHT = 24, 16
+COLOR = (20, 20, 220)
+SIZES = ((WIDTH, HEIGHT), (HEIGHT, WIDTH))
+
+
+def saved(format: str, mode: str = "RGB", **options: object) -> bytes:
+    file = BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT), COLOR).convert(mode).save(file, format, **options)
+    return file.getvalue()
+
+
+PHOTO, DRAWING = saved("JPEG", quality=95), saved("PNG")
+
+
+def entry(tag: int, kind: int, count: int, value: bytes) -> bytes:
+    return struct.pack(">HHI", tag, kind, count) + value.ljust(4, b"\0")[:4]
+
+
+def exif_of(*entries: bytes, tail: bytes = b"", inner: int = 0) -> bytes:
+    """Return an EXIF block; ``inner`` entries of the first table, from the end, belong to the table of photographs."""
+    outer, table = entries[: len(entries) - inner], entries[len(entries) - inner :]
+    if inner:
+        outer = (*outer, entry(0x8769, 4, 1, struct.pack(">I", 8 + 6 + 12 * (len(outer) + 1))))
+    blocks = [struct.pack(">H", len(found)) + b"".join(found) + bytes(4) for found in (outer, table)]
+    return b"Exif\0\0MM\0*" + struct.pack(">I", 8) + b"".join(blocks) + tail
+
+
+def exif_with_dates(*dates: tuple[int, int, bytes]) -> bytes:
+    """Return an EXIF block whose table of photographs has tags of a type and a value."""
+    start, entries, tail = 8 + 2 + 12 * 2 + 4 + 2 + 12 * len(dates) + 4, [], b""
+    for tag, kind, value in dates:
+        entries.append(entry(tag, kind, len(value), struct.pack(">I", start + len(tail))))
+        tail += value
+    return exif_of(ORIENTED, *entries, tail=tail, inner=len(entries))
+
+
+ORIENTED = entry(0x0112, 3, 1, struct.pack(">H", 6))
+
+
+def segment(marker: int, content: bytes) -> bytes:
+    return bytes((0xFF, marker)) + struct.pack(">H", len(content) + 2) + content
+
+
+def chunk(kind: bytes, content: bytes, crc: int | None = None) -> bytes:
+    total = zlib.crc32(kind + content) if crc is None else crc
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", total)
+
+
+def photo_with(*segments: bytes) -> bytes:
+    return PHOTO[:2] + b"".join(segments) + PHOTO[2:]
+
+
+def drawing_with(*chunks: bytes, after: bytes = b"") -> bytes:
+    return DRAWING[:33] + b"".join(chunks) + DRAWING[33:-12] + after + DRAWING[-12:]
+
+
+def read(file: bytes) -> tuple[Image.Image, datetime | None]:
+    """Return an image and its date; its size by the header must be the same."""
+    image = decode_image(BytesIO(file), None)
+    assert image.size == image_size(BytesIO(file))
+    assert image.size in SIZES
+    with open_header(BytesIO(file)) as header:
+        return image, date_of(header)
+
+
+def color_of(file: bytes) -> np.ndarray:
+    return np.asarray(read(file)[0])[3, 3].astype(int)
+
+
+entries = st.builds(
+    entry,
+    st.sampled_from([0x0100, 0x0112, 0x011A, 0x0132, 0x0201, 0x02BC, 0x8769, 0x8825, 0x9003, 0x9201, 0x927C]),
+    st.integers(0, 14),
+    st.sampled_from([0, 1, 2, 20, 2**31, 2**32 - 1]),
+    st.binary(min_size=4, max_size=4),
+)
+blocks = st.one_of(
+    st.binary(max_size=60).map(lambda tail: b"Exif\0\0" + tail),
+    st.builds(lambda found, tail: exif_of(*found, tail=tail), st.lists(entries, max_size=5), st.binary(max_size=40)),
+)
+
+
+@given(exif=blocks)
+def test_no_exif_block_loses_a_photograph(exif: bytes) -> None:
+    for file in (photo_with(segment(0xE1, exif)), drawing_with(chunk(b"eXIf", exif[6:])), saved("WEBP", exif=exif)):
+        image, _ = read(file)
+        assert np.abs(np.asarray(image).astype(int) - COLOR).max() < 12
+
+
+@given(
+    chunks=st.lists(
+        st.tuples(
+            st.sampled_from([b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf", b"gAMA", b"sRGB", b"pHYs", b"tRNS", b"acTL",
+                             b"fcTL", b"tIME", b"prVt"]),
+            st.binary(max_size=40),
+            st.one_of(st.none(), st.integers(0, 2**32 - 1)),
+        ),
+        max_size=4,
+    ),
+    mode=st.sampled_from(["RGB", "L", "P"]),
+)  # fmt: skip
+def test_no_other_chunk_loses_a_png(chunks: list[tuple[bytes, bytes, int | None]], mode: str) -> None:
+    file, others = saved("PNG", mode), b"".join(chunk(*values) for values in chunks)
+    start = file.index(b"IDAT") - 4
+    read(file[:start] + others + file[start:-12] + others + file[-12:])
+
+
+STARTS = b"", b"MPF\0", b"Photoshop 3.0\0", b"ICC_PROFILE\0", b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+
+
+@given(parts=st.lists(st.tuples(st.integers(0xE1, 0xFE), st.sampled_from(STARTS), st.binary(max_size=60)), max_size=4))
+def test_no_other_segment_loses_a_jpeg(parts: list[tuple[int, bytes, bytes]]) -> None:
+    found = [segment(marker, start + content) for marker, start, content in parts if marker not in range(0xEE, 0xFE)]
+    read(photo_with(*found))
+
+
+@pytest.mark.parametrize("content", [b"workflow\0" + 2 * 2**20 * b"x", b"n\0\0" + zlib.compress(bytes(2 * 2**20))])
+def test_large_texts_of_a_png_are_skipped(content: bytes) -> None:
+    kind = b"tEXt" if content.startswith(b"w") else b"zTXt"
+    assert tuple(color_of(drawing_with(chunk(kind, content), after=chunk(kind, content)))) == COLOR
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (0x9201, 10, 1, b"\0\0\0\x2c"), (0x0201, 5, 1, b"\0\0\0\x2c"), (0x0100, 9, 1, b"\xff\0\0\0"),
+        (0x010F, 2, 64, b"\0\x0f\xff\xff"), (0x010F, 2, 2**32 - 1, b"\0\0\0\x08"), (0x0111, 5, 1, b"\0\0\0\x2c"),
+    ],
+)  # fmt: skip
+def test_orientation_counts_behind_damaged_values(value: tuple[int, int, int, bytes]) -> None:
+    exif = exif_of(entry(*value), ORIENTED, tail=struct.pack(">ii", -1, 0))
+    for file in (photo_with(segment(0xE1, exif)), drawing_with(chunk(b"eXIf", exif[6:]))):
+        assert read(file)[0].size == (HEIGHT, WIDTH)
+
+
+def test_orientation_of_any_number_counts() -> None:
+    numbers = [(1, b"\x06"), (3, b"\0\x06"), (4, b"\0\0\0\x06"), (8, b"\0\x06"), (9, b"\0\0\0\x06"), (5, b"\0\0\0\x20")]
+    for kind, value in numbers:
+        exif = exif_of(entry(0x0112, kind, 1, value), tail=struct.pack(">II", 6, 1))
+        assert read(photo_with(segment(0xE1, exif)))[0].size == (HEIGHT, WIDTH)
+
+
+def test_xmp_has_the_orientation_if_exif_has_none() -> None:
+    xmp = b'<x tiff:Orientation="6"/>'
+    jpeg = photo_with(segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp))
+    png = drawing_with(chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp))
+    assert [read(file)[0].size for file in (jpeg, png)] == [(HEIGHT, WIDTH)] * 2
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow has no codec of AVIF")
+def test_avif_with_exif_that_cannot_be_written_is_read() -> None:
+    file = saved("AVIF", exif=exif_of(entry(0x0100, 9, 1, struct.pack(">i", 770001)), ORIENTED))
+    damaged = file
+    for order in "<>":
+        for kind in (4, 9):
+            old, new = (struct.pack(f"{order}HHIi", 256, *values) for values in ((kind, 1, 770001), (9, 1, -5)))
+            damaged = damaged.replace(old, new)
+    assert damaged != file
+    assert read(damaged)[0].size == (HEIGHT, WIDTH)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "1", "P"])
+@pytest.mark.parametrize("compression", [None, "group4", "tiff_lzw"])
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> None:
+    if compression == "group4" and mode != "1":
+        return
+    pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    pixels[: HEIGHT // 2, : WIDTH // 2] = 255
+    file = BytesIO()
+    Image.fromarray(pixels).convert(mode).save(file, "TIFF", compression=compression, tiffinfo={0x0112: turn})
+    image = np.asarray(read(file.getvalue())[0])[..., 0]
+    corner = {1: (0, 0), 2: (0, -1), 3: (-1, -1), 4: (-1, 0), 5: (0, 0), 6: (0, -1), 7: (-1, -1), 8: (-1, 0)}[turn]
+    assert image.shape == ((WIDTH, HEIGHT) if turn > 4 else (HEIGHT, WIDTH))
+    assert [image[place] for place in ((0, 0), (0, -1), (-1, -1), (-1, 0))].count(255) == 1
+    assert image[corner] == 255
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2013-07-12 16:54:27", "2013-07-12T16:54:27"), ("2013/07/12", "2013-07-12"),
+        ("2013:07:12T16:54", "2013-07-12T16:54"), ("2013: 7:12 16:54: 7", "2013-07-12T16:54:07"),
+        ("2013:07:12 24:00:00", "2013-07-13"), ("2024:02:21 10:14:22.27-05:30", "2024-02-21T10:14:22"),
+        (b"2015:06:07 08:09:10\0", "2015-06-07T08:09:10"), ("2013.07.12", "2013-07-12"),
+        ("1850:01:01 00:00:00", "1850-01-01"), ("0000:00:00 00:00:00", None), ("    :  :     :  :  ", None),
+        ("2015:02:30 08:09:10", None), ("1373648067", None), ("9999:12:31 24:00:00", None), (7, None), (None, None),
+    ],
+)  # fmt: skip
+def test_dates_in_the_spellings_of_cameras(text: object, expected: str | None) -> None:
+    assert parse_date(text) == (None if expected is None else datetime.fromisoformat(expected))
+
+
+@given(text=st.one_of(st.text(), st.binary(), st.from_regex(r"\d{4}:\d\d?:\d\d? \d\d?:\d\d?", fullmatch=True)))
+def test_any_text_is_a_date_or_none(text: str | bytes) -> None:
+    assert parse_date(text) is None or isinstance(parse_date(text), datetime)
+
+
+@pytest.mark.parametrize("kind", [1, 2, 7])
+def test_the_first_valid_date_counts(kind: int) -> None:
+    zeros, digitized, changed = b"0000:00:00 00:00:00\0", b"2003:05:05 14:08:45\0", b"2007:02:19 10:00:00\0"
+    exif = exif_with_dates((0x9003, 2, zeros), (0x9004, kind, digitized), (0x0132, 2, changed))
+    assert read(photo_with(segment(0xE1, exif)))[1] == datetime(2003, 5, 5, 14, 8, 45)
+    entries = [entry(0x9003, kind, 20, struct.pack(">I", 26)), tail := b""]
+    assert (
+        read(photo_with(segment(0xE1, exif_of(entries[0], tail=tail + digitized))))[1] is not None
+    )  # in the first table
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_colors_of_another_profile_become_srgb(format: str) -> None:
+    options = {"lossless": True} if format == "WEBP" else {}
+    np.testing.assert_allclose(color_of(saved(format, icc_profile=swapped_profile(), **options)), COLOR[::-1], atol=4)
+    for profile in (SRGB, b"no profile", SRGB[:200], ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()):
+        same = color_of(saved(format, icc_profile=profile, **options))
+        assert (same == color_of(saved(format, **options))).all()
+
+
+def test_palettes_and_bands_have_the_colors_of_their_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.onnx.images.BAND", 3 * WIDTH)
+    for mode in ("RGBA", "P"):
+        file = BytesIO()
+        image = Image.new("RGB", (WIDTH, HEIGHT), COLOR)
+        image = image.convert("RGBA") if mode == "RGBA" else image.quantize(8)
+        image.save(file, "PNG", icc_profile=swapped_profile())
+        shown = np.asarray(read(file.getvalue())[0]).reshape(-1, 3).astype(int)
+        assert np.abs(shown - COLOR[::-1]).max() <= 4
+
+
+def test_profile_of_any_size_is_read() -> None:
+    large = SRGB + bytes(np.random.default_rng(0).bytes(2 * 2**20))
+    assert tuple(color_of(drawing_with(chunk(b"iCCP", b"p\0\0" + zlib.compress(large))))) == COLOR
+
+
+def test_parts_of_a_file_are_limited() -> None:
+    with pytest.raises(LargeImageError, match="too large: more than 10000 segments"):
+        image_size(BytesIO(photo_with(10_001 * segment(0xE5, b""))))
+    with pytest.raises(LargeImageError, match="too large: more than 10000 chunks"):
+        image_size(BytesIO(drawing_with(10_001 * chunk(b"prVt", b""))))
