@@ -71,13 +71,13 @@ rehearse-moves: setup
 rehearse-year: setup
 	WEEKS=$(or $(WEEKS),52) pytest tests/rehearsals/year/year.py --numprocesses 0 --capture no
 
-# Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
+# Kills, full disks, broken servers and damaged files; writes the table of docs/records/reliability.md. Training on two machines
 # (processes with a disk each), one of which is killed. Takes about an hour; 'make test-slow' has a short form.
 faults: setup
 	pytest --numprocesses 0 tests/rehearsals/train_distributed.py
 	python -m tests.rehearsals.faults
 
-# Hostile requests to a served demo, with probes beside them; writes the table of docs/reliability.md. 'make test-slow' has a
+# Hostile requests to a served demo, with probes beside them; writes the table of docs/records/reliability.md. 'make test-slow' has a
 # short form.
 attack: setup
 	python -m tests.rehearsals.attack

@@ -1,4 +1,4 @@
-"""Attack a served demo, and write the table of docs/reliability.md.
+"""Attack a served demo, and write the table of docs/records/reliability.md.
 
 python -m tests.rehearsals.attack
 
@@ -25,7 +25,7 @@ from tests.bifocal.serving.server import JSON, Server
 from tests.mlflow_server import free_port
 from tests.rehearsals.attack.inputs import Statuses, attacks, prepare
 
-PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[3] / "docs" / "records" / "reliability.md"
 BEGIN, END = "<!-- attacks: written by python -m tests.rehearsals.attack -->", "<!-- end of the attacks -->"
 MOST_MEMORY = 2 * 2**30
 SECONDS = 5

@@ -1,4 +1,4 @@
-"""Cause every fault, and write the table of docs/reliability.md.
+"""Cause every fault, and write the table of docs/records/reliability.md.
 
 python -m tests.rehearsals.faults [NAME ...]
 
@@ -26,7 +26,7 @@ FILES = {
     },
     "test_disk_full": ROOT / "tests" / "components" / "test_disk_full.py",
 }
-RESULTS, PAGE = FOLDER / "results.json", ROOT / "docs" / "reliability.md"
+RESULTS, PAGE = FOLDER / "results.json", ROOT / "docs" / "records" / "reliability.md"
 BEGIN, END = "<!-- faults: written by python -m tests.rehearsals.faults -->", "<!-- end of the faults -->"
 COLUMNS = ("fault", "where", "trials", "outcome", "error", "date")
 
