@@ -49,7 +49,7 @@ $(VENV)/clients: | setup
 	  && uv pip install --quiet --python $(VENV)/bin/python "tritonclient[http]>=2.60,<3" && touch $@
 
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
-# table of docs/papers.md. 'make test-slow' rehearses one recipe, more briefly.
+# table of docs/records/rehearsal.md. 'make test-slow' rehearses one recipe, more briefly.
 rehearse: setup
 	python -m tests.rehearsals.papers
 

@@ -16,7 +16,7 @@ from tests.rehearsals.papers.report import markdown_table, write_into
 from tests.rehearsals.papers.stages import ROOT
 from tests.rehearsals.papers.table import load_table
 
-HOME, PAGE = ROOT / "runs" / "rehearsal", ROOT / "docs" / "papers.md"
+HOME, PAGE = ROOT / "runs" / "rehearsal", ROOT / "docs" / "records" / "rehearsal.md"
 PROCESSES = min(2, len(os.sched_getaffinity(0)))
 TABLE = "table.md"
 

@@ -1,4 +1,4 @@
-"""The table of a rehearsal, for the terminal, a file and docs/papers.md."""
+"""The table of a rehearsal, for the terminal, a file and docs/records/rehearsal.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
