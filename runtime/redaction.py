@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import traceback
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from html import escape
 from urllib.parse import quote, quote_plus, unquote
@@ -12,25 +13,28 @@ from urllib.parse import quote, quote_plus, unquote
 HIDDEN = "***"
 MIN_LENGTH = 6
 """Shorter values of the environment are not searched for in messages: they would match parts of words."""
-USERINFO = re.compile(r"(?<=://)[^\s/?#'\"]+@")
+USERINFO = re.compile(r"(?<=://)[^\s/?#'\"]+@(?:[^\s'\"]*@)?")
+"""Up to the last "@": a password may have characters that belong quoted."""
 _NAMES = r"(?:password|passwd|pwd|secret|token|access_token|api_?key|x-amz-(?:signature|credential|security-token))"
-ASSIGNMENT = re.compile(rf"(?i)(\b{_NAMES}=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+")
+ASSIGNMENT = re.compile(rf"(?i)(\b{_NAMES}=|[?&](?:key|sig|signature)=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+")
 AUTHORIZATION = re.compile(r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[\w.~+/=-]+")
+HEADER = re.compile(r"(?i)(\b(?:x-api-key|(?:set-)?cookie)\b[\"']?\s*[:=]\s*[\"']?)[^\r\n\"']+")
 SECRET_NAME = re.compile(
-    r"(^|_)(PASSWORD|PASSWD|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|COOKIES?|API_KEYS?|(ADMIN|ACCESS|ENCRYPTION)_KEY"
-    r"|NOTICE_URL)(_KEY)?$"
+    r"(?i)(^|_)(PASS|PASSWORD|PASSWD|PASSPHRASE|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|COOKIES?|API_?KEYS?"
+    r"|(ADMIN|ACCESS|ENCRYPTION|PRIVATE)_KEY|CONNECTION_STRING|\w*WEBHOOK\w*|NOTICE_URL|OTLP_(\w+_)?HEADERS)(_KEY)?$"
 )
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
     """Return ``text`` with ``***`` for credentials: in URLs, ``password=``, headers, and values of secret variables."""
-    text = USERINFO.sub(f"{HIDDEN}@", text)
     secrets = _secrets(os.environ if environment is None else environment)
     spelled = {form for secret in secrets if len(secret.strip()) >= MIN_LENGTH for form in _forms(secret.strip())}
     if spelled:
         # Longest first: one secret may contain another.
         text = re.sub("|".join(map(_pattern, sorted(spelled, key=len, reverse=True))), HIDDEN, text)
-    return AUTHORIZATION.sub(rf"\1{HIDDEN}", ASSIGNMENT.sub(rf"\1{HIDDEN}", text))
+    for pattern in (ASSIGNMENT, AUTHORIZATION, HEADER):
+        text = pattern.sub(rf"\1{HIDDEN}", text)
+    return USERINFO.sub(f"{HIDDEN}@", text)
 
 
 def print_traceback() -> None:
@@ -43,11 +47,12 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if SECRET_NAME.search(name):
             yield from (value, *re.split("[,;]", value))  # keys of several clients
-            if "COOKIE" in name:
-                yield from (cookie.partition("=")[2] for cookie in value.split(";"))
+            if re.search("(?i)COOKIE|HEADERS", name):
+                for entry in re.split("[,;]", unquote(value)):
+                    yield from (entry.partition("=")[2], entry.split(" ")[-1])
         if "://" in value:
             for password in _passwords(value):
-                yield from (password, unquote(password))
+                yield from (password, unquote(password), unquote(password).rpartition("@")[2])
 
 
 def _passwords(url: str) -> Iterator[str]:
@@ -55,16 +60,21 @@ def _passwords(url: str) -> Iterator[str]:
     rest = url.partition("://")[2]
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     # A password may have characters that belong quoted.
-    user, _, password = (authority if "@" in authority else rest).rpartition("@")[0].partition(":")
-    yield password or (user if url.startswith("http") else "")
-    if "@" not in authority:
-        yield from re.split("[/?#]", password)
+    for text in {authority if "@" in authority else rest, rest}:
+        userinfo = text.rpartition("@")[0]
+        user, _, password = userinfo.partition(":")
+        yield password or (user if url.startswith("http") and "@" in authority else "")
+        yield from re.split("[/?#@]", password)
+        yield b64encode(unquote(userinfo).encode()).decode() if password else ""
 
 
 def _forms(secret: str) -> set[str]:
     """Return the spellings of a secret in texts, addresses, JSON and HTML."""
-    spelled = {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), escape(secret)}
-    return spelled | {repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
+    quoted |= {re.sub("%..", lambda escaped: escaped[0].lower(), form) for form in quoted}
+    quoted |= {quote(form) for form in quoted}  # once more, as an argument of another address
+    texts = {secret, escape(secret), repr(secret)[1:-1], json.dumps(secret)[1:-1], repr(secret.encode())[2:-1]}
+    return quoted | texts | {b64encode(secret.encode()).decode()}
 
 
 def _pattern(form: str) -> str:

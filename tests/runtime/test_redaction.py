@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -43,6 +44,10 @@ ENVIRONMENT = {
         "signed with wJalrXUtnFEMI/K7MDENG",
         "token eyJhbGciOi expired",
         "no answer from https://hooks.example/T000/B000/abc",
+        "postgresql://user:S3cret@def/cret@127.0.0.1:5433/db: no host 'def'",
+        "GET https://store/blob?sig=S3cret&se=1",
+        "headers x-api-key: S3cret",
+        "Set-Cookie: session=S3cret; Path=/",
     ],
 )
 def test_credentials_are_hidden(text: str) -> None:
@@ -76,6 +81,40 @@ def test_any_password_is_hidden_in_every_spelling(password: str, name: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("SMTP_PASS", "S3cret-1", "S3cret-1"),
+        ("my_password", "S3cret-1", "S3cret-1"),
+        ("GIT_PRIVATE_KEY", "S3cret-1", "S3cret-1"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "S3cret-1", "S3cret-1"),
+        ("SLACK_WEBHOOK_URL", "https://hooks.example/S3cret-1", "https://hooks.example/S3cret-1"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=a,x-key=S3cret-1", "S3cret-1"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Bearer%20S3cret-1", "S3cret-1"),
+        ("MLFLOW_TRACKING_URI", "postgresql://user:Abc@S3cret/ghi@127.0.0.1:5433/db", "S3cret"),
+        ("MLFLOW_TRACKING_URI", "http://user:S3cret-1@host", b64encode(b"user:S3cret-1").decode()),
+    ],
+)
+def test_values_of_secret_variables_are_hidden(name: str, value: str, secret: str) -> None:
+    assert secret not in redact(f"{secret} and {value}", {name: value})
+
+
+@given(st.text(LETTERS, min_size=6, max_size=12), st.text(LETTERS, min_size=6, max_size=12))
+def test_a_password_with_an_at_sign_is_hidden_up_to_the_last_one(first: str, second: str) -> None:
+    value = f"postgresql://user:{first}@{second}@host/db"
+    if first == first.strip() and second == second.strip() and "://" not in first + second:
+        text = redact(f"MLflow at {value}: failed to resolve host {second!r}", {"MLFLOW_TRACKING_URI": value})
+        assert first not in text.replace("MLflow at postgresql://", "")
+        assert second not in text.replace("failed to resolve host", "")
+
+
+@pytest.mark.parametrize("secret", ["a/b+c=d?e", "päss/wört"])
+def test_a_secret_is_hidden_in_further_spellings(secret: str) -> None:
+    quoted = quote(secret, safe="")
+    for spelled in (quoted.lower(), quote(quoted, safe=""), repr(secret.encode()), b64encode(secret.encode()).decode()):
+        assert spelled not in redact(f"<{spelled}>", {"X_TOKEN": secret})
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "s3://bucket/key does not exist",
@@ -83,6 +122,7 @@ def test_any_password_is_hidden_in_every_spelling(password: str, name: str) -> N
         "http://mlflow:5000/health answers",
         "models:/bifocal@champion",
         "see /var/run/token",
+        "https://example.org/@user/page, s3://bucket/a@b.jpg; expected KEY=VALUE",
     ],
 )
 def test_text_without_credentials_is_unchanged(text: str) -> None:
