@@ -1,25 +1,34 @@
 """The MLflow server: its address, its errors, a client, the experiment and the pages of runs."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import mlflow
 from mlflow.entities import Run
 from mlflow.environment_variables import MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact import http_artifact_repo
+from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
 from mlflow.utils.rest_utils import http_request
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from bifocal.durable import replace_file
+from bifocal.progress import log_line
 from runtime.checkout import project_folder, project_store, tracking_uri
 from runtime.redaction import redact
 
 EXPERIMENT = "bifocal"
 T = TypeVar("T")
+PLACES = (
+    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
+    ("model_versions", "source"), ("model_versions", "storage_location"),
+)  # fmt: skip
+"""Columns of MLflow's database (mlflow 3.17) with absolute addresses of files."""
 # Let the server send and take the files itself: otherwise MLflow 3.17 names addresses of its bucket, which a network
 # policy, or the network of this machine, may not reach.
 for _name in ("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD"):
@@ -28,11 +37,18 @@ for _name in ("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "MLFLOW_ENABLE_PROXY_MUL
 
 def connect() -> mlflow.MlflowClient:
     """Return a client of the server at ``tracking_uri()``."""
-    scheme, _, path = tracking_uri().partition(":///")
-    if scheme == "sqlite" and "?" not in path and not Path(path).exists():
-        _create_tables(Path(path))
-    mlflow.set_tracking_uri(tracking_uri())
-    return mlflow.MlflowClient()
+    uri = tracking_uri()
+    scheme, _, path = uri.partition(":///")
+    try:
+        if scheme == "sqlite" and "?" not in path and not Path(path).exists():
+            _create_tables(Path(path))
+        mlflow.set_tracking_uri(uri)
+        client = mlflow.MlflowClient()
+    except (ArgumentError, ImportError, ValueError, UnsupportedModelRegistryStoreURIException) as error:
+        raise OSError(redact(f"MLFLOW_TRACKING_URI is {uri}, which is not an address of MLflow: {error}")) from error
+    if scheme == "sqlite" and uri == project_store():
+        _follow_checkout(Path(path))
+    return client
 
 
 def _create_tables(database: Path) -> None:
@@ -49,11 +65,36 @@ def _create_tables(database: Path) -> None:
         replace_file(database, create)
 
 
+def _follow_checkout(database: Path) -> None:
+    """Let a database refer to the files beside it after its checkout was moved or copied: MLflow keeps their paths."""
+    folder = database.parent / "mlruns"
+    like = "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE 'file:///%/mlruns'"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for old in {place for (place,) in connection.execute(like)} - {folder.as_uri()}:
+            previous = Path(unquote(urlsplit(old).path))
+            if previous.is_dir() and not previous.with_name(database.name).exists():
+                continue  # a folder that the user chose
+            if not folder.is_dir():
+                raise OSError(
+                    f"{database} belongs to another checkout, which has its files at {old}: copy them to {folder}, or "
+                    "move the database away for a new one"
+                )
+            for table, column in PLACES:
+                end = len(old) + 1
+                change = f"UPDATE {table} SET {column} = ? || substr({column}, {end}) WHERE "
+                inside = f"{column} = ? OR substr({column}, 1, {end}) = ?"
+                connection.execute(change + inside, (folder.as_uri(), old, f"{old}/"))
+            log_line(f"{database} was moved or copied with its checkout: its files are in {folder} now")
+
+
 def experiment_id(client: mlflow.MlflowClient) -> str:
-    """Return the id of ``MLFLOW_EXPERIMENT_NAME``; safe for two processes. The project's own database gets an absolute
-    folder of files: 'dvc exp run --temp' deletes relative ones.
+    """Return the id of ``MLFLOW_EXPERIMENT_NAME``, else ``MLFLOW_EXPERIMENT_ID``; safe for two processes. The project's
+    own database gets an absolute folder of files: 'dvc exp run --temp' deletes relative ones.
     """
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+    name, number = os.environ.get("MLFLOW_EXPERIMENT_NAME"), os.environ.get("MLFLOW_EXPERIMENT_ID")
+    if number and not name:
+        name = str(client.get_experiment(number).name)
+    name = name or EXPERIMENT
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
@@ -63,6 +104,11 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
             found = client.get_experiment_by_name(name)
             if found is None:
                 raise error
+    if found.lifecycle_stage != "active":
+        raise ValueError(
+            f"the experiment {name!r} of MLflow was deleted: restore it by 'mlflow experiments restore --experiment-id "
+            f"{found.experiment_id}', or name another one by MLFLOW_EXPERIMENT_NAME"
+        )
     return str(found.experiment_id)
 
 
@@ -79,7 +125,7 @@ def mlflow_errors_as_oserror() -> Iterator[None]:
     """Raise MLflow's errors, also of a locked database, as OSError with the server's address, without SQL."""
     try:
         yield
-    except (MlflowException, DBAPIError) as error:
+    except (MlflowException, DBAPIError, sqlite3.Error) as error:
         message = str(error.orig if isinstance(error, DBAPIError) else error).partition("\n[SQL: ")[0]
         raise OSError(
             redact(f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server")

@@ -1,10 +1,11 @@
 """The client of the tracking store."""
 
 import json
+import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +18,7 @@ from mlflow.environment_variables import MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SI
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 import runtime.mlflow
-from runtime.mlflow.connection import connect
+from runtime.mlflow.connection import connect, experiment_id
 
 
 def test_a_database_whose_creation_was_killed_is_created_again(
@@ -140,3 +141,64 @@ def test_a_slow_store_fails_no_upload(slow_server: str, tmp_path: Path, monkeypa
     monkeypatch.setenv("MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT", "1")
     with pytest.raises(mlflow.exceptions.MlflowException, match=r"(?i)timed? ?out"):
         get_artifact_repository(address).log_artifact(str(file))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlite://e5.db",
+        " sqlite:////tmp/none.db",
+        "mysql+nodriver://user:S3cret@127.0.0.1/db",
+        "postgres://user:S3cret@127.0.0.1/db",
+        "postgresql://user:_[]:=?S3cret@127.0.0.1:5433/db",
+    ],
+)
+def test_an_address_that_no_driver_reads_names_the_variable(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with pytest.raises(OSError, match="MLFLOW_TRACKING_URI") as caught:
+        connect()
+    assert "S3cret" not in str(caught.value)
+
+
+def test_a_deleted_experiment_names_itself_and_the_way_out(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = connect()
+    client.delete_experiment(experiment_id(client))
+    with pytest.raises(ValueError, match="the experiment 'bifocal' of MLflow was deleted: restore it by 'mlflow exper"):
+        experiment_id(client)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "another")
+    number = experiment_id(client)
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", number)
+    assert experiment_id(client) == number
+
+
+@pytest.mark.parametrize("move", [shutil.move, shutil.copytree])
+def test_a_moved_or_copied_checkout_has_its_files_below_itself(
+    move: Callable[[Path, Path], object], empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
+    old, new = tmp_path / "my proj", tmp_path / "my proj 2"
+    old.mkdir()
+    shutil.copy(empty_mlflow_store, old / "mlflow.db")
+    monkeypatch.setenv("DVC_ROOT", str(old))
+    client = connect()
+    run = client.create_run(experiment_id(client)).info
+    client.log_text(run.run_id, "evidence", "evidence/ranks.txt")
+    client.create_registered_model("moved")
+    client.create_model_version("moved", f"{run.artifact_uri}/evidence", run.run_id)
+    move(old, new)
+    monkeypatch.setenv("DVC_ROOT", str(new))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")  # which MLflow has set
+    client = connect()
+    version = client.get_model_version("moved", "1")
+    assert version.source == f"{client.get_run(run.run_id).info.artifact_uri}/evidence"
+    assert version.source.startswith((new / "mlruns").as_uri())
+    client.log_text(client.create_run(experiment_id(client)).info.run_id, "new", "new.txt")
+    assert len([path for path in new.glob("mlruns/**/*.txt")]) == 2
+    assert len([path for path in old.glob("mlruns/**/*.txt")]) == (move is shutil.copytree)
+    shutil.rmtree(new / "mlruns")
+    monkeypatch.setenv("DVC_ROOT", str(shutil.copytree(new, tmp_path / "third")))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with pytest.raises(OSError, match=r"third/mlflow\.db belongs to another checkout, which has its files at file:/"):
+        connect()
