@@ -17,6 +17,9 @@ from runtime.s3.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.s3.remote_files import fetch_remote_files
 from runtime.spec import Component, Params, replace_values
 
+TIMES = ("_ms", "_seconds", "_per_second")
+"""Ends of the names of metrics that differ from run to run: MLflow has them, and equal inputs give equal outputs."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -82,14 +85,16 @@ def run_stage(job: Job) -> StageResult:
             artifacts.check_files(path)
     delete_checkpoints(inputs.values())
     metrics: dict[str, float] = {}
+    repeatable: dict[str, float] = {}
     with (
         tracked(job, inputs, fingerprint, metrics),
-        shared_store.committed(job.outputs, places, fingerprint | {"metrics": metrics}),
+        shared_store.committed(job.outputs, places, fingerprint | {"metrics": repeatable}),
         remote_checkpoints(fingerprint, partials),
     ):
         returned = dict(run(job.params, **inputs, **partials, **job.arguments))
         parameters = {name: str(returned.pop(name)) for name in job.component.parameter_outputs}
         metrics.update(returned)
+        repeatable.update({name: value for name, value in returned.items() if not name.endswith(TIMES)})
     return StageResult(metrics, parameters)
 
 

@@ -27,7 +27,7 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.spec import COMPONENT, EvaluateParams
 from runtime.artifacts import artifact_hash, read_manifest, write_json
-from runtime.mlflow import git_commit, log_files
+from runtime.mlflow import log_files
 from runtime.spec import flatten
 
 FOOTER = "Written by python -m components evaluate. This page is one file and loads nothing."
@@ -94,8 +94,8 @@ def _escape_formula(cell: object) -> object:
 
 
 def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
-    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; first the git commit."""
-    entries: dict[str, dict[str, str]] = {"this checkout": {"git commit": git_commit()}}
+    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; MLflow has the git commit."""
+    entries = dict[str, dict[str, str]]()
     for name, path in artifacts.items():
         manifest = read_manifest(path)
         rows = {"artifact": artifact_hash(path), "code": str(manifest["code"])}

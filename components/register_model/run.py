@@ -42,16 +42,15 @@ def _precisions(file: Path) -> str:
     if not file.is_file():
         return ""
     rows = [
-        f"| {precision} | {values['megabytes']:.1f} | {values['sentence_ms']:.1f} | {values['image_ms']:.1f} "
-        f"| {values['caption_recall']:.1f} / {values['image_recall']:.1f} |"
+        f"| {precision} | {values['megabytes']:.1f} | {values['caption_recall']:.1f} / {values['image_recall']:.1f} |"
         for precision, values in json.loads(file.read_text()).items()
     ]
     head = [
         "## Precision of the graphs",
-        "The registered graphs have weights of int8. Recalls on the split val, times on one core.",
+        "The registered graphs have weights of int8. Recalls on the split val. The run of export_onnx has times.",
         "",
-        "| weights | MB | ms per sentence | ms per image | R@1 caption / image |",
-        "| --- | --- | --- | --- | --- |",
+        "| weights | MB | R@1 caption / image |",
+        "| --- | --- | --- |",
     ]
     return "\n" + "\n".join([*head, *rows]) + "\n"
 

@@ -99,7 +99,7 @@ def test_a_cached_stage_reads_nothing_from_the_registry(stage: str) -> None:
         for names in re.findall(r"from runtime\.mlflow import (.+)", (ROOT / file).read_text())
         for name in names.split(", ")
     }
-    assert imported <= {"log_figure", "log_files", "log_metrics", "git_commit"}
+    assert imported <= {"log_figure", "log_files", "log_metrics"}
 
 
 @pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components()])

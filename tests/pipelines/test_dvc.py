@@ -75,6 +75,17 @@ def test_a_second_repro_runs_no_stage(checkout: Path) -> None:
     assert repro(checkout) == set()
 
 
+def test_a_repeated_run_of_another_commit_leaves_the_lock_as_it_is(checkout: Path) -> None:
+    lock = checkout / HOME / "dvc.lock"
+    previous = lock.read_bytes()
+    (checkout / "another.txt").write_text("another commit")
+    run(checkout, "git", "add", "another.txt")
+    identity = ("-c", "user.name=test", "-c", "user.email=test", "-c", "commit.gpgsign=false")
+    run(checkout, "git", *identity, "commit", "--quiet", "--no-verify", "--message", "another")
+    run(checkout, "dvc", "repro", "--force", f"{HOME}/dvc.yaml")
+    assert lock.read_bytes() == previous
+
+
 def test_the_dependencies_of_each_stage_hold_every_module_that_it_imported(checkout: Path) -> None:
     for stage in STAGES:
         imported = (checkout / "imports" / stage.name).read_text().splitlines()

@@ -166,4 +166,4 @@ def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
         seconds.append(time.perf_counter() - start)
     p50, p99 = (1000 * np.percentile(seconds or [0.0], [50, 99])).tolist()
     size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")
-    return Measured(recall_at(truth, np.concatenate([truth[:0], *rows])), p50, p99, size, len(units))
+    return Measured(recall_at(truth, np.concatenate([truth[:0], *rows])), size, len(units), p50, p99)

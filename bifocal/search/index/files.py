@@ -1,6 +1,7 @@
 """Files of an index: names, the description, reading and writing."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,10 +27,10 @@ class Measured:
     """What searches in the index cost and find; a search has one query and k = 10."""
 
     recall_at_10: float  # mean share of the exact ten best items that a search finds
-    p50_ms: float
-    p99_ms: float
     bytes: int  # of the files that a search reads: vectors, biases and the index of faiss
     queries: int
+    p50_ms: float = math.nan  # not in the file: equal inputs give equal files
+    p99_ms: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class IndexDescription:
     def write(self, directory: Path) -> None:
         """Write ``index.json``; a crash leaves no incomplete file."""
         content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        for time in ("p50_ms", "p99_ms"):
+            (content["measured"] or {}).pop(time, None)
         write_text(directory / DESCRIPTION, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod

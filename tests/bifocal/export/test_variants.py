@@ -75,7 +75,8 @@ def quantized(exported: dict[str, Path], max_loss: float) -> dict[str, float]:
 def test_size_latency_and_recall_of_both_precisions_are_written(exported: dict[str, Path]) -> None:
     metrics = quantized(exported, 20.0)
     written = json.loads((exported["onnx"] / variants.QUANTIZATION).read_text())
-    assert pd.json_normalize(written).iloc[0].to_dict() == metrics
+    repeatable = {name: value for name, value in metrics.items() if not name.endswith("_ms")}
+    assert pd.json_normalize(written).iloc[0].to_dict() == repeatable
     assert metrics["int8.megabytes"] < 0.6 * metrics["float32.megabytes"]
     assert metrics["float32.caption_recall"] > 20.0  # chance: 4.2
     for direction in ("caption_recall", "image_recall"):

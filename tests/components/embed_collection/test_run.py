@@ -42,12 +42,18 @@ def test_the_dataset_is_embedded_as_the_served_model_does(inputs: dict[str, Path
     assert open_image(Path(str(collection.image(3)))).size == (64, 64)
 
 
-def test_metrics_have_counts_and_the_rate_of_the_bare_network(inputs: dict[str, Path], whole: Path) -> None:
+def test_metrics_have_counts_and_the_rate_of_the_bare_network(
+    inputs: dict[str, Path], whole: Path, tmp_path: Path
+) -> None:
     metrics = artifacts.read_manifest(whole)["metrics"]
     assert {name: metrics[name] for name in ("items", "embedded", "kept", "deleted", "rejected")} == {
         "items": SCENES, "embedded": SCENES, "kept": 0, "deleted": 0, "rejected": 0,
     }  # fmt: skip
+    assert not any(name.endswith("_per_second") for name in metrics), "the same images give the same manifest"
+    metrics = embed(inputs, tmp_path / "again")
     assert metrics["network_images_per_second"] > metrics["images_per_second"] > 0
+    assert artifacts.artifact_hash(tmp_path / "again") == artifacts.artifact_hash(whole)
+    assert (tmp_path / "again/manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
 
 def test_an_update_embeds_new_and_changed_images_alone(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
