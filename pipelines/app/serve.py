@@ -1,8 +1,10 @@
 """``bifocal serve``."""
 
+import asyncio
 import errno
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -20,30 +22,36 @@ if TYPE_CHECKING:
 DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 GRACE_SECONDS = 25
 """After SIGTERM, requests in progress have this time; the body of a request has 20 s to arrive."""
+CONNECTIONS, BACKLOG = 16_384, 2048
+"""Connections at a time, of about 20 KiB each, and new ones that wait."""
+HEADER_MILLISECONDS, HEADER_BYTES = 10_000, 32_768
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-def check_port(host: str, port: int) -> None:
-    """Raise ``OSError`` if another program listens on a port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def free_address(host: str, port: int) -> tuple[str, int]:
+    """Return the IP address and the port to listen on; raise ``OSError`` if another program listens on it."""
+    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     with socket.socket(family) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as uvicorn does
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
-            tried.bind((host, port))
+            tried.bind(place)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
             raise OSError(f"port {port} is in use: name another one, such as --port {port + 1}") from error
+        ip, free = tried.getsockname()[:2]
+    return str(ip), int(free)
 
 
-def raise_file_limit() -> None:
-    """Let this process open as many connections as the system allows."""
+def raise_file_limit() -> int:
+    """Let this process open as many files as the system allows, and return how many."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
-        return
+        return sys.maxsize
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
 @click.command()
@@ -145,7 +153,7 @@ def serve_command(
         threads=os.cpu_count() or 1,
         originals=host in LOCAL if originals is None else originals, decoders=decoders,
     )  # fmt: skip
-    check_port(host, port)
+    ip, free_port = free_address(host, port)
     handler = logging.StreamHandler()
     as_text = sys.stderr.isatty() if log_format is None else log_format == "text"
     handler.setFormatter(TextFormatter(redact) if as_text else JSONFormatter(redact))
@@ -154,38 +162,50 @@ def serve_command(
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     if unguarded:
         logging.getLogger(__name__).warning("no keys: everybody who reaches this service may search and read items")
-    raise_file_limit()
     app = create_app(source, settings, open_deletions(source, deletions), poll, candidate)
     add_traces(app)
-    run_server(app, host, port, proxies)
+    run_server(app, ip, free_port, proxies)
 
 
-def run_server(app: "FastAPI", host: str, port: int, proxies: Sequence[str] = ()) -> None:
+def run_server(app: "FastAPI", ip: str, port: int, proxies: Sequence[str] = ()) -> None:
     """Run a service until a signal ends it, and print its address once it answers."""
-    import uvicorn
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+    from granian.server.embed import Server
+    from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
-    from bifocal.serving.service.connections import limit_connections
+    async def announce() -> None:
+        while True:
+            with suppress(OSError):
+                (await asyncio.open_connection(ip, port))[1].close()
+                click.echo(f"Bifocal answers at {address(ip, port)} (stop: Ctrl-C)")
+                return
+            await asyncio.sleep(0.01)
 
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                click.echo(
-                    f"Bifocal answers at {address(host, self.servers[0].sockets[0].getsockname()[1])} (stop: Ctrl-C)"
-                )
+    async def run() -> None:
+        # The server of this process: it alone has the model, the deletions and the metrics. Above the number of
+        # connections, new ones wait; each uses a file, and an answer may need another one.
+        server = Server(
+            wrap_asgi_with_proxy_headers(app, list(proxies)), ip, port, interface=Interfaces.ASGINL,
+            http=HTTPModes.http1, websockets=False, backlog=BACKLOG,
+            backpressure=min(CONNECTIONS, raise_file_limit() // 2),
+            http1_settings=HTTP1Settings(header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES),
+            log_level=LogLevels.error, log_dictconfig={"loggers": {}},
+        )  # fmt: skip
+        server.workers_kill_timeout = GRACE_SECONDS
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(server.stop))
+        async with app.router.lifespan_context(app):
+            announcing = asyncio.create_task(announce())
+            with suppress(TimeoutError):  # requests that are not answered in the time of grace
+                await server.serve()
+            announcing.cancel()
+        if not server.interrupt_signal:
+            raise click.exceptions.Exit(1)  # the log has the reason
 
-    config = uvicorn.Config(
-        app, host=host, port=port, log_config=None, access_log=False,
-        http=limit_connections(AutoHTTPProtocol), ws="none", proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies), server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,
-    )  # fmt: skip
-    server = Server(config)
-    with suppress(KeyboardInterrupt):
-        server.run()
-    if not server.started:
-        raise click.exceptions.Exit(1)  # the log has the reason
+    asyncio.run(run())
 
 
 def address(host: str, port: int) -> str:

@@ -46,7 +46,7 @@ def is_stronger(license_name: str) -> bool:
 
 def test_packages_of_the_service_and_of_the_search_have_licenses_up_to_mpl() -> None:
     licenses = {name: license_of(metadata) for name, metadata in required("bifocal-vse", SERVED).items()}
-    assert {"faiss-cpu", "fastapi", "numpy", "onnxruntime", "uvicorn"} <= set(licenses)
+    assert {"faiss-cpu", "fastapi", "granian", "numpy", "onnxruntime"} <= set(licenses)
     assert [name for name, license_name in licenses.items() if license_name is None] == []
     assert [name for name, license_name in licenses.items() if is_stronger(str(license_name))] == []
 

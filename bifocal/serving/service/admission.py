@@ -5,8 +5,9 @@ import hmac
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,11 +16,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from bifocal.serving.service.bodies import API, INFERENCE, Body, Disconnected, Message, Places, Receive
 from bifocal.serving.service.observation import Metrics, log_request
 from bifocal.serving.service.settings import Settings
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
@@ -29,11 +29,15 @@ SECURITY = {
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
+    "server": "bifocal",
     "x-content-type-options": "nosniff",
 }
-API, UPLOADS, INFERENCE, METRICS = "/api/v1/", "/api/v1/search/image", "/v2", "/metrics"
+METRICS = "/metrics"
 GUARDED = (API, METRICS, f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
+PROBES = ("/healthz", "/readyz", f"{INFERENCE}/health/live", f"{INFERENCE}/health/ready")
+SENT_BYTES = 2**18
+"""Bytes of an answer that are sent at a time: a client that does not read keeps no more of them in memory."""
 GUESSES, GUESSES_PER_SECOND = 20, 0.2
 """Wrong keys of an address: at once, and on average."""
 MAX_CLIENTS = 10_000
@@ -46,8 +50,8 @@ class Admission:
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self._access = Access(settings)
-        self._active: Counter[str] = Counter()
-        self._uploads: Counter[str] = Counter()  # with image files, by address
+        self._requests = Places(settings.max_requests, settings.max_requests_of_address)
+        self._uploads = Places(settings.max_uploads, settings.max_uploads_of_address)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -55,99 +59,47 @@ class Admission:
             await self.app(scope, receive, send)
             return
         start, status, state = time.perf_counter(), 0, scope.setdefault("state", {})
+        scope["extensions"] = {}  # without the server's own sending of files: a request counts until its file is sent
+        body = Body(scope, address_of(scope), self.settings)
 
         async def send_checked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(SECURITY)
+                headers = MutableHeaders(scope=message)
+                headers.update({**SECURITY, "connection": "close"} if body.unread else SECURITY)
+            content = message.get("body", b"")
+            starts = range(0, len(content), SENT_BYTES) or (0,)
             try:
-                async with asyncio.timeout(self.settings.body_seconds):
-                    await send(message)
+                for place in starts:
+                    if len(starts) > 1:
+                        more = place != starts[-1] or message.get("more_body", False)
+                        message = {**message, "body": content[place : place + SENT_BYTES], "more_body": more}
+                    async with asyncio.timeout(self.settings.body_seconds):
+                        await send(message)
             except TimeoutError as error:
-                raise _Disconnected from error  # a client that does not read may not hold an answer
+                raise Disconnected from error  # a client that does not read may not hold an answer
 
-        upload, address = self._is_upload(scope), address_of(scope)
-        self._count(address, 1, upload)
         try:
-            self._access.check(scope, address)
-            self._check_count(scope, address)
-            await self.app(scope, await self._read_body(scope, receive, upload), send_checked)
+            self._access.check(scope, body.address)
+            places = nullcontext() if scope["path"] in PROBES else self._requests.take(body)
+            with places, self._uploads.take(body) if body.is_upload else nullcontext():
+                self.metrics.active.set(self._requests.taken.total())
+                await self.app(scope, await body.read(receive), send_checked)
         except HTTPException as refusal:
             await error_response(refusal.status_code, refusal.detail, refusal.headers)(scope, receive, send_checked)
-        except _Disconnected:
+        except Disconnected:
             status = 499
         except Exception:
             logger.exception("a request failed")
             if status == 0:
                 await error_response(500, "the service failed: see its log")(scope, receive, send_checked)
         finally:
-            self._count(address, -1, -upload)
+            self.metrics.active.set(self._requests.taken.total())
             route = getattr(scope.get("route"), "path", "none")
             method = scope["method"] if scope["method"] in METHODS else "other"
             log_request(self.metrics, state, method, route, status, start)
-
-    def _count(self, address: str, request: int, upload: int) -> None:
-        for counts, change in ((self._active, request), (self._uploads, upload)):
-            counts[address] += change
-            if not counts[address]:
-                del counts[address]
-        self.metrics.active.set(self._active.total())
-
-    def _is_upload(self, scope: Message) -> bool:
-        """Return whether the body may hold image files; a body of sentences is small."""
-        if scope["path"].startswith(f"{INFERENCE}/models/"):
-            declared = dict(scope["headers"]).get(b"content-length", b"")
-            return scope["method"] == "POST" and not (
-                declared.isdigit() and int(declared) <= self.settings.max_body_bytes
-            )
-        return bool(scope["path"] == UPLOADS)
-
-    def _check_count(self, scope: Message, address: str) -> None:
-        """Raise 429 if too many requests are being answered, of all clients or of an address."""
-        active, uploads, settings = self._active[address], self._uploads[address], self.settings
-        if scope["path"].startswith(GUARDED) and (
-            self._active.total() > settings.max_requests
-            or self._uploads.total() > settings.max_uploads
-            or active > settings.max_requests_of_address
-            or uploads > settings.max_uploads_of_address
-        ):
-            raise HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
-
-    async def _read_body(self, scope: Message, receive: Receive, upload: bool) -> Receive:
-        """Read the body, and return a ``receive`` that has it."""
-        limit = self.settings.limits.image_bytes if upload else self.settings.max_body_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit():
-            raise HTTPException(400, "the header Content-Length is not a number")
-        too_large = HTTPException(413, f"the body has more than {limit} bytes")
-        if limit and int(declared) > limit:
-            raise too_large
-        body, more = bytearray(), True
-        try:
-            async with asyncio.timeout(self.settings.body_seconds):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Disconnected
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if limit and len(body) > limit:
-                        raise too_large
-        except TimeoutError as error:
-            raise HTTPException(408, f"the body did not arrive within {self.settings.body_seconds:g} s") from error
-        bodies = [bytes(body)]
-
-        async def receive_body() -> Message:
-            if bodies:
-                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-            return await receive()  # waits until the client disconnects
-
-        return receive_body
-
-
-class _Disconnected(Exception):
-    """The client went away before its body was complete."""
+        await body.drain(receive)
 
 
 def error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -200,7 +152,10 @@ class Access:
         if "*" in self.settings.origins or origin in self.settings.origins:
             return
         host = headers.get(b"host", b"").decode("latin-1")
-        same = site in ("same-origin", "none") if site else not origin or urlsplit(origin).netloc == host
+        try:
+            same = site in ("same-origin", "none") if site else not origin or urlsplit(origin).netloc == host
+        except ValueError:  # no URL, such as "http://["
+            same = False
         if not same:
             raise HTTPException(403, "a page of another site may not call this service: see --cors-origin")
 

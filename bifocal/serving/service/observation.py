@@ -68,8 +68,6 @@ class TextFormatter(RedactingFormatter):
 def is_news(record: logging.LogRecord) -> bool:
     """Return whether a terminal shows a record: not files of the page, thumbnails and probes that are answered."""
     fields = getattr(record, "fields", {})
-    if record.name.startswith("uvicorn"):
-        return record.levelno >= logging.WARNING
     return fields.get("route") not in QUIET or fields["status"] >= 400
 
 

@@ -22,7 +22,7 @@ def packages(extras: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("command", "module", "package"),
-    [("serve", "faiss", "faiss-cpu"), ("serve", "uvicorn", "uvicorn"),
+    [("serve", "faiss", "faiss-cpu"), ("serve", "granian", "granian"),
      ("serve", "onnxruntime", "onnxruntime"), ("export-site", "onnx", "onnx"), ("train", "torch", "torch"),
      ("index", "huggingface_hub", "huggingface-hub"), ("index", "tokenizers", "tokenizers"),
      ("index", "watchfiles", "watchfiles")],

@@ -1,7 +1,6 @@
 """The process writes nothing to a file; after SIGTERM it answers requests in progress, refuses new ones, and ends."""
 
 import json
-import signal
 import socket
 import subprocess
 import sys
@@ -49,10 +48,9 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: Tra
             assert process.poll() is None
             connection.sendall(BODY[9:])
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
-        assert process.wait(20) == -signal.SIGTERM  # uvicorn ends by the signal once all is answered
+        assert process.wait(20) == 0  # once all is answered
     finally:
         process.kill()
         output, log = (content.decode() for content in process.communicate())
     assert output == f"Bifocal answers at http://127.0.0.1:{server.port} (stop: Ctrl-C)\n"
-    assert "Application shutdown complete." in log
     assert "Traceback" not in log

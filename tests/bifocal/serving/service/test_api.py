@@ -98,7 +98,7 @@ def test_thumbnails_have_a_tag_and_security_headers(server: Server) -> None:
     assert server.get(f"/api/v1/thumbnail?id={item}", **tag)[:2] == (304, b"")
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert "server" not in answer.headers
+    assert answer.headers["server"] == "bifocal"
 
 
 def test_the_collection_is_browsed_from_its_last_item(server: Server) -> None:

@@ -1,0 +1,151 @@
+"""Bodies of requests: read only where a route has one, and within a time; incomplete ones make room for others."""
+
+import asyncio
+import math
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from bifocal.serving.service.settings import Settings
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+API, UPLOADS, INFERENCE = "/api/v1/", "/api/v1/search/image", "/v2"
+BODIES = re.compile(
+    rf"{API}(search|search/image|browse|explain|click)|{INFERENCE}/models/[^/]+(/versions/[^/]+)?/infer"
+)
+"""Paths whose POST has a body."""
+SLOW_SECONDS, SLOW_BYTES = 2.0, 1024
+"""A body has this time, and after it this rate per second on average."""
+PARTS, PART_BYTES = 1000, 256
+"""A body may come in this number of parts, and in more of this average size: the event loop handles each."""
+
+
+class Disconnected(Exception):
+    """The client went away before its body was complete, or does not read its answer."""
+
+
+class Body:
+    """Body of a request.
+
+    Attributes:
+        address: of the client.
+        is_upload: whether it may hold image files; a body of sentences is small.
+        unread: whether the client sends a body that is not read, so that its connection must be closed.
+        incomplete: whether the rest of the body is waited for.
+    """
+
+    def __init__(self, scope: Message, address: str, settings: Settings) -> None:
+        self.address, self._seconds, headers = address, settings.body_seconds, dict(scope["headers"])
+        length, path = headers.get(b"content-length", b"0"), scope["path"]
+        self._size = int(length[:19]) if length.isdigit() else None
+        self._chunked = b"transfer-encoding" in headers
+        self._expected = scope["method"] == "POST" and BODIES.fullmatch(path) is not None
+        self._may_be_chunked = path == UPLOADS
+        small = path.startswith(API) or (self._size is not None and self._size <= settings.max_body_bytes)
+        self.is_upload = self._expected and (path == UPLOADS or not small)
+        self._limit = settings.limits.image_bytes if self.is_upload else settings.max_body_bytes
+        self.unread, self.incomplete = self._chunked or self._size != 0, False
+        self._start, self._received, self._end = 0.0, 0, math.inf
+        self._deadline = asyncio.Timeout(None)
+
+    async def read(self, receive: Receive) -> Receive:
+        """Read the body if the route has one; return a ``receive`` that has it."""
+        bodies = [await self._read(receive) if self._expected and self.unread else b""]
+
+        async def receive_body() -> Message:
+            if bodies:
+                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+            return await receive()  # waits until the client disconnects
+
+        return receive_body
+
+    async def _read(self, receive: Receive) -> bytes:
+        too_large = HTTPException(413, f"the body has more than {self._limit} bytes")
+        if self._chunked and not self._may_be_chunked:
+            raise HTTPException(411, "send the body with Content-Length")
+        if self._size is None:
+            raise HTTPException(400, "the header Content-Length is not a number")
+        if self._limit and self._size > self._limit:
+            raise too_large
+        content, more, parts, self.incomplete = bytearray(), True, 0, True
+        self._start = asyncio.get_running_loop().time()
+        self._end = self._start + self._seconds
+        try:
+            async with self._deadline:
+                while more:
+                    slowest = self._start + SLOW_SECONDS + len(content) / SLOW_BYTES
+                    self._deadline.reschedule(min(self._end, slowest))
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Disconnected
+                    content += message.get("body", b"")
+                    more, parts, self._received = message.get("more_body", False), parts + 1, len(content)
+                    if self._limit and len(content) > self._limit:
+                        raise too_large
+                    if parts > PARTS + len(content) // PART_BYTES:
+                        raise HTTPException(400, "the body is sent in too many small parts")
+        except TimeoutError as error:
+            raise HTTPException(408, f"the body did not arrive within {self._seconds:g} s, or too slowly") from error
+        finally:
+            self.incomplete = False
+        self.unread = False
+        return bytes(content)
+
+    async def drain(self, receive: Receive) -> None:
+        """Discard a body for some time: a connection that is closed at once loses the answer."""
+        parts = 0 if self._chunked or not self.unread else PARTS
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SLOW_SECONDS):
+                while parts and (await receive()).get("more_body", False):
+                    parts -= 1
+
+    def rate(self) -> float:
+        """Return the bytes per second that have arrived."""
+        return self._received / max(1e-3, asyncio.get_running_loop().time() - self._start)
+
+    def end(self) -> None:
+        """Wait no longer for the rest of the body."""
+        self._end, self.incomplete = 0.0, False
+        self._deadline.reschedule(self._end)
+
+
+class Places:
+    """Places of requests, of all addresses and of one; without one, the slowest incomplete body loses its place.
+
+    The address with the most incomplete bodies loses first.
+    """
+
+    def __init__(self, most: int, of_address: int) -> None:
+        self.most, self.of_address = most, of_address
+        self.taken: Counter[str] = Counter()
+        self._bodies: dict[Body, None] = {}
+
+    @contextmanager
+    def take(self, body: Body) -> Iterator[None]:
+        """Take a place; raise 429 if there is none."""
+        self.taken[body.address] += 1
+        self._bodies[body] = None
+        try:
+            if self.taken[body.address] > self.of_address:
+                self._make_room(body.address)
+            elif self.taken.total() > self.most:
+                self._make_room()
+            yield
+        finally:
+            del self._bodies[body]
+            self.taken[body.address] -= 1
+            if not self.taken[body.address]:
+                del self.taken[body.address]
+
+    def _make_room(self, address: str | None = None) -> None:
+        incomplete = [body for body in self._bodies if body.incomplete and address in (None, body.address)]
+        if not incomplete:
+            raise HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
+        counts = Counter(body.address for body in incomplete)
+        max(incomplete, key=lambda body: (counts[body.address], -body.rate())).end()
