@@ -34,5 +34,10 @@ class COCO:
             return corpus
         listed = {image.image_id for image in corpus.images}
         found = [read_instances(root / "annotations" / f"instances_{name}.json", listed) for name in SUBSETS]
-        phrases, excluded = ([entry for part in parts for entry in part] for parts in zip(*found, strict=True))
-        return replace(corpus, phrases=phrases, excluded=[*corpus.excluded, *excluded])
+        phrases, excluded, rejected = ([each for part in parts for each in part] for parts in zip(*found, strict=True))
+        return replace(
+            corpus,
+            phrases=phrases,
+            excluded=[*corpus.excluded, *excluded],
+            rejected=[*corpus.rejected, *rejected],
+        )

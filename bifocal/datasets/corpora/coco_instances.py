@@ -1,14 +1,24 @@
 """COCO in its published files: ``captions_*.json`` and ``instances_*.json``."""
 
 from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.formats.entries import (
+    placed,
+    read_box,
+    read_entries,
+    read_id,
+    read_size,
+    read_text,
+    read_whole,
+)
 from bifocal.datasets.formats.files import read_json, require_root
-from bifocal.datasets.formats.masks import Segmentation, union_mask
+from bifocal.datasets.formats.masks import Mask, Segmentation, encode_mask, read_mask
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 
@@ -56,73 +66,88 @@ class COCOInstances:
             [caption for subset in subsets for caption in subset.captions],
             [phrase for subset in subsets for phrase in subset.phrases],
             [entry for subset in subsets for entry in subset.excluded],
+            rejected=[entry for subset in subsets for entry in subset.rejected],
         )
 
 
 def _read_subset(root: Path, name: str, split: str) -> Corpus:
-    annotations = root / "annotations"
-    captions = read_json(annotations / f"captions_{name}.json", "COCOInstances", "images", "annotations")
-    path = annotations / f"instances_{name}.json"
-    try:
-        images = [
-            ImageEntry(str(item["id"]), f"{name}/{item['file_name']}", split, (int(item["width"]), int(item["height"])))
-            for item in captions["images"]
-        ]
-        sentences = [
-            CaptionEntry(int(item["id"]), str(item["image_id"]), str(item["caption"]))
-            for item in captions["annotations"]
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{annotations}: captions_{name}.json is not in COCO's format: {type(error).__name__} {error}"
-        ) from error
-    return Corpus(root, images, sentences, *read_instances(path, {image.image_id for image in images}))
+    path = root / "annotations" / f"captions_{name}.json"
+    content = read_json(path, "COCOInstances", "images", "annotations")
+    rejected: list[RejectedEntry] = []
+    images = read_entries(
+        "image",
+        placed(path.name, content["images"]),
+        lambda item: ImageEntry(read_id(item["id"]), f"{name}/{read_text(item['file_name'])}", split, read_size(item)),
+        rejected,
+    )
+    captions = read_entries(
+        "caption",
+        placed(path.name, content["annotations"]),
+        lambda item: CaptionEntry(read_whole(item["id"]), read_id(item["image_id"]), read_text(item["caption"])),
+        rejected,
+    )
+    phrases, excluded, broken = read_instances(
+        path.with_name(f"instances_{name}.json"), {image.image_id for image in images}
+    )
+    return Corpus(root, images, captions, phrases, excluded, rejected=[*rejected, *broken])
 
 
-def read_instances(path: Path, image_ids: Collection[str]) -> tuple[list[PhraseEntry], list[RejectedEntry]]:
-    """Return the objects of these images in a file of instances: phrases, and excluded annotations."""
+class _Object(NamedTuple):
+    place: str
+    box: Box | None  # None of a crowd
+    segmentation: Segmentation
+
+
+def read_instances(
+    path: Path, image_ids: Collection[str]
+) -> tuple[list[PhraseEntry], list[RejectedEntry], list[RejectedEntry]]:
+    """Return the objects of these images in a file of instances: phrases, excluded and broken annotations."""
     content = read_json(path, "COCOInstances", "images", "annotations", "categories")
-    try:
-        sizes = {str(item["id"]): (int(item["width"]), int(item["height"])) for item in content["images"]}
-        content["annotations"] = [item for item in content["annotations"] if str(item["image_id"]) in image_ids]
-        return _read_phrases(content, sizes)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not in COCO's format: {type(error).__name__} {error}") from error
+    excluded: list[RejectedEntry] = []
+    rejected: list[RejectedEntry] = []
+    groups: dict[tuple[str, str], list[_Object]] = defaultdict(list)
+    images = placed(f"{path.name}, images", content["images"])
+    sizes = dict(read_entries("phrase", images, lambda item: (read_id(item["id"]), read_size(item)), rejected))
+    names = category_names(path, content, rejected)
 
-
-@dataclass
-class _Objects:
-    boxes: list[Box] = field(default_factory=list)
-    segmentations: list[Segmentation] = field(default_factory=list)
-
-
-def _read_phrases(
-    instances: dict[str, Any], sizes: dict[str, tuple[int, int]]
-) -> tuple[list[PhraseEntry], list[RejectedEntry]]:
-    names = {category["id"]: str(category["name"]) for category in instances["categories"]}
-    objects: dict[tuple[str, str], _Objects] = defaultdict(_Objects)
-    excluded = []
-    for item in instances["annotations"]:
-        image_id, name = str(item["image_id"]), names[item["category_id"]]
-        objects[image_id, name].segmentations.append(item.get("segmentation") or [])
-        if item["iscrowd"]:
+    def read(record: tuple[str, Any]) -> None:
+        place, item = record
+        image_id, category = read_id(item["image_id"]), read_id(item["category_id"])
+        if image_id not in image_ids:
+            return
+        if category not in names:
+            raise ValueError(f"category_id {category} is no id of a category")
+        name, is_crowd = names[category], read_whole(item.get("iscrowd") or 0)
+        if is_crowd:
             reason = "crowd annotation: objects are not separated"
             excluded.append(RejectedEntry("phrase", f"{name!r} of {image_id}", reason, intentional=True))
-        else:
-            x, y, width, height = (float(value) for value in item["bbox"])
-            objects[image_id, name].boxes.append((x, y, x + width, y + height))
-    phrases = [
-        PhraseEntry(image_id, None, name, tuple(group.boxes), name, _mask(image_id, name, group, sizes))
-        for (image_id, name), group in objects.items()
-        if group.boxes
-    ]
-    return phrases, excluded
+        box = None if is_crowd else read_box(item["bbox"])
+        groups[image_id, name].append(_Object(place, box, item.get("segmentation") or []))
+
+    records = placed(path.name, content["annotations"])
+    read_entries("phrase", ((place, (place, item)) for place, item in records), read, rejected)
+    found = [_phrase(*key, objects, sizes.get(key[0]), rejected) for key, objects in groups.items()]
+    return [phrase for phrase in found if phrase is not None], excluded, rejected
 
 
-def _mask(image_id: str, name: str, group: _Objects, sizes: dict[str, tuple[int, int]]) -> str | None:
-    if image_id not in sizes:
-        return None  # the phrase is rejected later: its image is not in the dataset
-    try:
-        return union_mask(group.segmentations, *sizes[image_id])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"segmentation of {name!r} in image {image_id}: {type(error).__name__} {error}") from error
+def category_names(path: Path, content: Mapping[str, Any], rejected: list[RejectedEntry]) -> dict[str, str]:
+    """Return the names of COCO's categories by their ids."""
+    records = placed(f"{path.name}, categories", content["categories"])
+    return dict(read_entries("phrase", records, lambda item: (read_id(item["id"]), read_text(item["name"])), rejected))
+
+
+def _phrase(
+    image_id: str, name: str, objects: Sequence[_Object], size: tuple[int, int] | None, rejected: list[RejectedEntry]
+) -> PhraseEntry | None:
+    """Return the phrase of a category in an image, without objects whose segmentation cannot be read."""
+    masks: list[Mask] = []
+
+    def read(item: _Object) -> _Object:
+        if item.segmentation and size is not None:
+            masks.append(read_mask(item.segmentation, *size))
+        return item
+
+    kept = read_entries("phrase", ((item.place, item) for item in objects), read, rejected)
+    boxes = tuple(item.box for item in kept if item.box is not None)
+    mask = encode_mask(np.logical_or.reduce(masks)) if masks and len(masks) == len(kept) else None
+    return PhraseEntry(image_id, None, name, boxes, name, mask) if boxes else None

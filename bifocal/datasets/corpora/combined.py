@@ -3,8 +3,9 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
 
@@ -45,6 +46,7 @@ class Combined:
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
         labels: list[LabelEntry] = []
+        metadata: dict[str, Mapping[str, Any]] = {}
         for (split, corpus), root in zip(corpora.items(), roots, strict=True):
             prefix, folder = f"{type(self.readers[split]).__name__}/", root.relative_to(image_root)
             images += [
@@ -64,9 +66,13 @@ class Combined:
                 )
                 for phrase in corpus.phrases
             ]
+            metadata |= {prefix + image_id: values for image_id, values in corpus.metadata.items()}
             labels += [replace(label, image_id=prefix + label.image_id) for label in corpus.labels]
-        excluded = dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.excluded)
-        return Corpus(image_root, images, captions, phrases, list(excluded), labels)
+        excluded, rejected = (
+            list(dict.fromkeys(entry for corpus in corpora.values() for entry in entries(corpus)))
+            for entries in (attrgetter("excluded"), attrgetter("rejected"))
+        )
+        return Corpus(image_root, images, captions, phrases, excluded, labels, rejected, metadata)
 
 
 def _one_split(reader: CorpusReader, split: str, output_dir: Path) -> Corpus:

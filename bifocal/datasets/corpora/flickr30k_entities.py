@@ -3,11 +3,13 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 from bifocal.datasets.base import SPLITS, Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
+from bifocal.datasets.formats.entries import placed, read_entries
+from bifocal.datasets.formats.files import find_lists, read_lines, read_names, read_xml, require_root
 
 _PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")
 _NOT_VISUAL = "0"
@@ -39,24 +41,26 @@ class Flickr30kEntities:
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
         excluded: list[RejectedEntry] = []
+        rejected: list[RejectedEntry] = []
+
+        def read(split: str, number: str) -> ImageEntry:
+            image_id = f"{number}.jpg"
+            size, boxes = read_boxes(root / "Annotations" / f"{number}.xml", rejected)
+            for line in read_lines(root / "Sentences" / f"{number}.txt", "Flickr30kEntities"):
+                caption = CaptionEntry(len(captions), image_id, plain_sentence(line))
+                captions.append(caption)
+                for chain, types, phrase in marked_phrases(line):
+                    if boxes[chain]:
+                        phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[chain]), types))
+                    else:
+                        reason = "names nothing visible" if chain == _NOT_VISUAL else "no box"
+                        excluded.append(RejectedEntry("phrase", f"{phrase!r} of {image_id}", reason, intentional=True))
+            return ImageEntry(image_id, image_id, split, size)
+
         for split, path in lists.items():
-            for number in read_names(path, "Flickr30kEntities"):
-                image_id = f"{number}.jpg"
-                size, boxes = read_boxes(root / "Annotations" / f"{number}.xml")
-                entries.append(ImageEntry(image_id, image_id, split, size))
-                for line in read_lines(root / "Sentences" / f"{number}.txt", "Flickr30kEntities"):
-                    caption = CaptionEntry(len(captions), image_id, plain_sentence(line))
-                    captions.append(caption)
-                    for chain, types, phrase in marked_phrases(line):
-                        if boxes[chain]:
-                            phrase_boxes = tuple(boxes[chain])
-                            phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, phrase_boxes, types))
-                        else:
-                            reason = "names nothing visible" if chain == _NOT_VISUAL else "no box"
-                            excluded.append(
-                                RejectedEntry("phrase", f"{phrase!r} of {image_id}", reason, intentional=True)
-                            )
-        return Corpus(root / self.images, entries, captions, phrases, excluded)
+            numbers = ((f"{number}.jpg", number) for number in read_names(path, "Flickr30kEntities"))
+            entries += read_entries("image", numbers, partial(read, split), rejected)
+        return Corpus(root / self.images, entries, captions, phrases, excluded, rejected=rejected)
 
 
 def plain_sentence(line: str) -> str:
@@ -69,21 +73,19 @@ def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
     return ((match["chain"], match["types"][1:], match["phrase"]) for match in _PHRASE.finditer(line))
 
 
-def read_boxes(path: Path) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
+def read_boxes(path: Path, rejected: list[RejectedEntry]) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
     """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every coreference chain."""
-    if not path.is_file():
-        raise ValueError(f"Flickr30kEntities needs {path}: no such file")
     boxes: defaultdict[str, list[Box]] = defaultdict(list)
-    try:
-        document = ElementTree.parse(path).getroot()
-        size = _read_integer(document, "size/width"), _read_integer(document, "size/height")
-        for item in document.iter("object"):
-            if item.find("bndbox") is not None:
-                x0, y0, x1, y1 = (_read_integer(item, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax"))
-                for name in item.iter("name"):
-                    boxes[str(name.text)].append((x0 - 1.0, y0 - 1.0, float(x1), float(y1)))
-    except (ElementTree.ParseError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not in the format of Flickr30k Entities: {error}") from error
+
+    def read(item: ElementTree.Element) -> None:
+        if item.find("bndbox") is not None:
+            x0, y0, x1, y1 = (_read_integer(item, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax"))
+            for name in item.iter("name"):
+                boxes[str(name.text)].append((x0 - 1.0, y0 - 1.0, float(x1), float(y1)))
+
+    document = read_xml(path, "Flickr30kEntities")
+    size = _read_integer(document, "size/width"), _read_integer(document, "size/height")
+    read_entries("phrase", placed(path.name, document.iter("object")), read, rejected)
     return size, boxes
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.formats.entries import numbered, read_entries
 from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
 
 TOKENS = "Flickr8k.token.txt"
@@ -28,7 +29,9 @@ class Flickr8k:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images")
-        captions = _read_captions(root / TOKENS)
+        rejected: list[RejectedEntry] = []
+        lines = numbered(root / TOKENS, enumerate(read_lines(root / TOKENS, "Flickr8k")))
+        captions = read_entries("caption", lines, _read_caption, rejected)
         lists = find_lists(root, LISTS, "Flickr8k")
         entries = [
             ImageEntry(name, name, split) for split, path in lists.items() for name in read_names(path, "Flickr8k")
@@ -48,15 +51,13 @@ class Flickr8k:
             if caption.image_id not in listed
         ]
         kept = [caption for caption in captions if caption.image_id in listed]
-        return Corpus(folder, entries, kept, excluded=excluded)
+        return Corpus(folder, entries, kept, excluded=excluded, rejected=rejected)
 
 
-def _read_captions(path: Path) -> list[CaptionEntry]:
-    captions = []
-    for number, line in enumerate(read_lines(path, "Flickr8k")):
-        name, tab, text = line.partition("\t")
-        image_id, sign, _ = name.rpartition("#")
-        if not (tab and sign):
-            raise ValueError(f"{path}, line {number + 1}: {line[:80]!r}, expected name.jpg#number<tab>caption")
-        captions.append(CaptionEntry(number, image_id, text))
-    return captions
+def _read_caption(numbered_line: tuple[int, str]) -> CaptionEntry:
+    number, line = numbered_line
+    name, tab, text = line.partition("\t")
+    image_id, sign, _ = name.rpartition("#")
+    if not (tab and sign):
+        raise ValueError(f"{line[:80]!r}, expected name.jpg#number<tab>caption")
+    return CaptionEntry(number, image_id, text)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry
+from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry, RejectedEntry
+from bifocal.datasets.formats.entries import numbered, read_entries
 from bifocal.datasets.formats.files import find_lists, read_lines, require_root
 
 TASK = "memorability"
@@ -31,24 +32,21 @@ class LaMem:
         root = require_root(self.root, "LaMem", f"{', '.join(lists.values())} and images/")
         entries: list[ImageEntry] = []
         labels: list[LabelEntry] = []
+        rejected: list[RejectedEntry] = []
         for split, path in find_lists(root, lists, "LaMem").items():
-            for name, score in _read_scores(path):
+            lines = (line for line in numbered(path, read_lines(path, "LaMem")) if line[1].strip())
+            for name, score in read_entries("image", lines, _read_score, rejected):
                 entries.append(ImageEntry(name, name, split))
                 labels.append(LabelEntry(name, TASK, TASK, score))
-        return Corpus(root / "images", entries, (), labels=labels)
+        return Corpus(root / "images", entries, (), labels=labels, rejected=rejected)
 
 
-def _read_scores(path: Path) -> list[tuple[str, float]]:
-    rows = []
-    for number, line in enumerate(read_lines(path, "LaMem"), start=1):
-        if not line.strip():
-            continue
-        try:
-            name, text = line.split()
-            score = float(text)
-        except ValueError:
-            raise ValueError(f"{path}, line {number}: {line[:80]!r}, expected name.jpg score") from None
-        if not 0 <= score <= 1:
-            raise ValueError(f"{path}, line {number}: score {text}, expected a fraction in [0, 1]")
-        rows.append((name, score))
-    return rows
+def _read_score(line: str) -> tuple[str, float]:
+    try:
+        name, text = line.split()
+        score = float(text)
+    except ValueError:
+        raise ValueError(f"{line[:80]!r}, expected name.jpg score") from None
+    if not 0 <= score <= 1:
+        raise ValueError(f"score {text}, expected a fraction in [0, 1]")
+    return name, score

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, RejectedEntry
 from bifocal.datasets.corpora.lamem import LaMem
+from bifocal.datasets.formats.entries import read_entries, read_text
 from bifocal.datasets.formats.files import read_lines, require_root
 from bifocal.datasets.splits import check_fractions, draw_splits
 
@@ -67,7 +68,8 @@ class MediaEval:
         entries: list[ImageEntry] = []
         labels: list[LabelEntry] = []
         excluded: list[RejectedEntry] = []
-        for video, (split, scores) in self._read_videos(root).items():
+        rejected: list[RejectedEntry] = []
+        for video, (split, scores) in self._read_videos(root, rejected).items():
             names = frames.pop(video, [])
             if not names:
                 reason = f"video without a frame in {self.frames}"
@@ -82,15 +84,16 @@ class MediaEval:
             entries += [
                 replace(image, path=f"{self.lamem}/images/{image.path}", split="train") for image in lamem.images
             ]
+            rejected += lamem.rejected
             labels += [replace(label, task=SHORT_TERM, label=SHORT_TERM) for label in lamem.labels]
-        return Corpus(root, entries, (), excluded=excluded, labels=labels)
+        return Corpus(root, entries, (), excluded=excluded, labels=labels, rejected=rejected)
 
-    def _read_videos(self, root: Path) -> dict[str, tuple[str, dict[str, float]]]:
+    def _read_videos(self, root: Path, rejected: list[RejectedEntry]) -> dict[str, tuple[str, dict[str, float]]]:
         scores: dict[str, dict[str, float]] = {}
         splits: dict[str, str] = {}
         for split, subset in self.subsets.items():
             if isinstance(subset, str):
-                for video, values in _read_scores(root / subset).items():
+                for video, values in _read_scores(root / subset, rejected).items():
                     if video in splits:
                         raise ValueError(f"{root / subset}: {video} is also in the split {splits[video]}")
                     scores[video], splits[video] = values, split
@@ -98,23 +101,25 @@ class MediaEval:
         return {video: (drawn[video], values) for video, values in scores.items()}
 
 
-def _read_scores(path: Path) -> dict[str, dict[str, float]]:
+def _read_scores(path: Path, rejected: list[RejectedEntry]) -> dict[str, dict[str, float]]:
     """Return the scores of every video, by the stem of its file name."""
     reader = csv.DictReader(read_lines(path, "MediaEval"))
     missing = {"video", *COLUMNS} - set(reader.fieldnames or ())
     if missing:
         raise ValueError(f"{path} has no column {', '.join(sorted(missing))}; it has {reader.fieldnames}")
     videos: dict[str, dict[str, float]] = {}
-    for row in reader:
-        video = Path(row["video"]).stem
-        line = f"{path}, line {reader.line_num}"
+
+    def read(row: dict[str, str]) -> None:
+        video = Path(read_text(row["video"])).stem
         if video in videos:
-            raise ValueError(f"{line}: duplicate video {video}")
+            raise ValueError(f"duplicate video {video}")
         try:
             scores = {task: float(row[column]) for column, task in COLUMNS.items()}
         except (TypeError, ValueError):
-            raise ValueError(f"{line}: {row['video']} has no number in {' and '.join(COLUMNS)}") from None
+            raise ValueError(f"{row['video']} has no number in {' and '.join(COLUMNS)}") from None
         if not all(0 <= score <= 1 for score in scores.values()):
-            raise ValueError(f"{line}: scores {list(scores.values())}, expected fractions in [0, 1]")
+            raise ValueError(f"scores {list(scores.values())}, expected fractions in [0, 1]")
         videos[video] = scores
+
+    read_entries("image", ((f"{path.name}, line {reader.line_num}", row) for row in reader), read, rejected)
     return videos

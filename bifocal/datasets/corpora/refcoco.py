@@ -1,9 +1,12 @@
 """RefCOCO, RefCOCO+ and RefCOCOg: photographs of COCO with phrases that each name one object."""
 
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, PhraseEntry
+from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.corpora.coco_instances import category_names
+from bifocal.datasets.formats.entries import placed, read_box, read_entries, read_id, read_size, read_text
 from bifocal.datasets.formats.files import find_lists, read_json, require_root
 
 
@@ -46,23 +49,22 @@ class RefCOCO:
         entries: dict[str, ImageEntry] = {}
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
+        rejected: list[RejectedEntry] = []
+
+        def read(split: str, item: Any) -> None:
+            expression, category = expressions[read_id(item["image_id"])], names[read_id(item["category_id"])]
+            image_id, text = read_id(expression["original_id"]), read_text(expression["caption"])
+            image = ImageEntry(image_id, read_text(expression["file_name"]), split, read_size(expression))
+            box = read_box(item["bbox"])
+            if entries.setdefault(image_id, image).split != split:
+                raise ValueError(f"image {image_id} is also in the part {entries[image_id].split}")
+            captions.append(CaptionEntry(len(captions), image_id, text))
+            phrases.append(PhraseEntry(image_id, captions[-1].caption_id, text, (box,), category))
+
         for split, path in lists.items():
             content = read_json(path, "RefCOCO", "images", "annotations", "categories")
-            try:
-                names = {item["id"]: str(item["name"]) for item in content["categories"]}
-                expressions = {item["id"]: item for item in content["images"]}
-                for item in content["annotations"]:
-                    expression = expressions[item["image_id"]]
-                    image_id, text = str(expression["original_id"]), str(expression["caption"])
-                    size = int(expression["width"]), int(expression["height"])
-                    image = ImageEntry(image_id, str(expression["file_name"]), split, size)
-                    if entries.setdefault(image_id, image).split != split:
-                        raise ValueError(f"image {image_id} is also in the part {entries[image_id].split}")
-                    caption = CaptionEntry(len(captions), image_id, text)
-                    captions.append(caption)
-                    x, y, width, height = (float(value) for value in item["bbox"])
-                    box, category = (x, y, x + width, y + height), names[item["category_id"]]
-                    phrases.append(PhraseEntry(image_id, caption.caption_id, text, (box,), category))
-            except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path} is not in MDETR's format: {type(error).__name__} {error}") from error
-        return Corpus(root / self.images, list(entries.values()), captions, phrases)
+            names = category_names(path, content, rejected)
+            images = placed(f"{path.name}, images", content["images"])
+            expressions = dict(read_entries("image", images, lambda item: (read_id(item["id"]), item), rejected))
+            read_entries("caption", placed(path.name, content["annotations"]), partial(read, split), rejected)
+        return Corpus(root / self.images, list(entries.values()), captions, phrases, rejected=rejected)

@@ -1,8 +1,10 @@
 """ReferIt (RefCLEF): regions of IAPR TC-12 photographs with descriptions by players of a reference game."""
 
 from pathlib import Path
+from typing import Any
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.formats.entries import placed, read_entries, read_text, read_whole
 from bifocal.datasets.formats.files import find_lists, read_json, read_names, require_root
 
 
@@ -34,31 +36,38 @@ class ReferIt:
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
         described: set[str] = set()
-        listed: set[str] = set()
-        try:
-            for split, path in lists.items():
-                names = read_names(path, "ReferIt")
-                entries += [ImageEntry(name, f"{name}.jpg", split, _read_size(sizes[name])) for name in names]
-                listed |= set(names)
-                for region, texts in read_json(root / f"referit_query_{split}.json", "ReferIt").items():
-                    image_id = region.rpartition("_")[0]
-                    x0, y0, x1, y1 = (float(edge) for edge in boxes[region])
-                    described.add(region)
-                    for text in dict.fromkeys(" ".join(str(text).split()) for text in texts):
-                        caption = CaptionEntry(len(captions), image_id, text)
-                        captions.append(caption)
-                        box = (x0, y0, x1 + 1, y1 + 1)
-                        phrases.append(PhraseEntry(image_id, caption.caption_id, text, (box,)))
-            excluded = [
-                RejectedEntry("phrase", f"region {region}", "no description", intentional=True)
-                for region in boxes
-                if region not in described and region.rpartition("_")[0] in listed
-            ]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{root}: a file is not in ReferIt's format: {type(error).__name__} {error}") from error
-        return Corpus(root / self.images, entries, captions, phrases, excluded)
+        rejected: list[RejectedEntry] = []
+
+        def read_region(region: tuple[str, Any]) -> None:
+            image_id = region[0].rpartition("_")[0]
+            x0, y0, x1, y1 = map(float, boxes[region[0]])
+            described.add(region[0])
+            for text in dict.fromkeys(
+                " ".join(text.split()) for text in read_entries("caption", placed(*region), read_text, rejected)
+            ):
+                captions.append(CaptionEntry(len(captions), image_id, text))
+                box = (x0, y0, x1 + 1, y1 + 1)
+                phrases.append(PhraseEntry(image_id, captions[-1].caption_id, text, (box,)))
+
+        for split, path in lists.items():
+            named = ((name, name) for name in read_names(path, "ReferIt"))
+            entries += read_entries(
+                "image",
+                named,
+                lambda name, split=split: ImageEntry(name, f"{name}.jpg", split, _read_size(sizes[name])),  # type: ignore[misc]
+                rejected,
+            )
+            regions = read_json(root / f"referit_query_{split}.json", "ReferIt")
+            read_entries("caption", ((f"region {item[0]}", item) for item in regions.items()), read_region, rejected)
+        listed = {image.image_id for image in entries}
+        excluded = [
+            RejectedEntry("phrase", f"region {region}", "no description", intentional=True)
+            for region in boxes
+            if region not in described and region.rpartition("_")[0] in listed
+        ]
+        return Corpus(root / self.images, entries, captions, phrases, excluded, rejected=rejected)
 
 
-def _read_size(size: list[int]) -> tuple[int, int]:
-    width, height = size
-    return int(width), int(height)
+def _read_size(size: Any) -> tuple[int, int]:
+    width, height = map(read_whole, size)
+    return width, height

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,12 +18,23 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )
+from bifocal.datasets.formats.entries import (
+    placed,
+    read_box,
+    read_entries,
+    read_id,
+    read_size,
+    read_text,
+    read_whole,
+)
 from bifocal.datasets.formats.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.splits import draw_counts
 
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
 
+_Listed = tuple[ImageEntry, str]
+"""Image without its split, and its ``coco_id``."""
 _Listing = tuple[dict[str, str], list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
 """Image id of each of Visual Genome's ids, images, captions and excluded entries."""
 
@@ -79,37 +90,42 @@ class VisualGenome:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "VisualGenome", "image_data.json, region_descriptions.json and VG_100K/")
         data = read_json_list(root / "image_data.json", "VisualGenome")
-        try:
-            ids, entries, captions, excluded = self._list_coco(root, data) if self.coco else self._list_all(root, data)
-            phrases: list[PhraseEntry] = []
-            for image in stream_json_list(root / "region_descriptions.json", "VisualGenome"):
-                for region in image["regions"]:
-                    image_id = ids.get(str(image.get("id", region.get("image_id"))))
-                    if image_id is None:
-                        continue
-                    words = clean(str(region["phrase"])).split()
-                    if not words or (self.max_words is not None and len(words) > self.max_words):
-                        limit = "at least 1" if self.max_words is None else f"1 to {self.max_words}"
-                        reason = f"{len(words)} words, expected {limit}"
-                        name = f"region {region['region_id']} of {image_id}"
-                        excluded.append(RejectedEntry("phrase", name, reason, intentional=True))
-                        continue
-                    x, y, width, height = (float(region[key]) for key in ("x", "y", "width", "height"))
-                    caption_id, text = None, " ".join(words)
-                    if not self.coco:
-                        caption_id = int(region["region_id"])
-                        captions.append(CaptionEntry(caption_id, image_id, text))
-                    phrases.append(PhraseEntry(image_id, caption_id, text, ((x, y, x + width, y + height),)))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{root}: image_data.json, region_descriptions.json or the splits are not in Visual Genome's format: "
-                f"{type(error).__name__} {error}"
-            ) from error
-        labels = _read_synsets(root / self.objects, ids) if self.objects else []
-        return Corpus(root, entries, captions, phrases, excluded, labels)
+        rejected: list[RejectedEntry] = []
+        listed = read_entries("image", placed("image_data.json", data, "image_id"), _entry, rejected)
+        listing = self._list_coco(root, listed, rejected) if self.coco else self._list_all(root, listed)
+        ids, entries, captions, excluded = listing
+        phrases: list[PhraseEntry] = []
 
-    def _list_all(self, root: Path, data: list[Any]) -> _Listing:
-        image_ids = [str(image["image_id"]) for image in data]
+        def read_image(image: Any) -> None:
+            own = read_id(image["id"]) if "id" in image else None
+            if own is None or own in ids:
+                records = placed(f"region_descriptions.json, {own or 'image'}", image["regions"], "region_id")
+                kind = "phrase" if self.coco else "caption"
+                read_entries(
+                    kind, records, lambda region: read_region(own or read_id(region["image_id"]), region), rejected
+                )
+
+        def read_region(own: str | None, region: Any) -> None:
+            if (image_id := ids.get(own or read_id(region["image_id"]))) is None:
+                return
+            number, words = read_whole(region["region_id"]), clean(read_text(region["phrase"])).split()
+            if not words or (self.max_words is not None and len(words) > self.max_words):
+                limit = "at least 1" if self.max_words is None else f"1 to {self.max_words}"
+                reason = f"{len(words)} words, expected {limit}"
+                excluded.append(RejectedEntry("phrase", f"region {number} of {image_id}", reason, intentional=True))
+                return
+            box, text = read_box([region[key] for key in ("x", "y", "width", "height")]), " ".join(words)
+            if not self.coco:
+                captions.append(CaptionEntry(number, image_id, text))
+            phrases.append(PhraseEntry(image_id, None if self.coco else number, text, (box,)))
+
+        stream = stream_json_list(root / "region_descriptions.json", "VisualGenome")
+        read_entries("phrase", placed("region_descriptions.json", stream), read_image, rejected)
+        labels = _read_synsets(root / self.objects, ids, rejected) if self.objects else []
+        return Corpus(root, entries, captions, phrases, excluded, labels, rejected)
+
+    def _list_all(self, root: Path, listed: Sequence[_Listed]) -> _Listing:
+        image_ids = [image.image_id for image, _ in listed]
         if isinstance(self.splits, str):
             splits = read_json(root / self.splits, "VisualGenome", *SPLITS)
             split_of = {str(image): split for split in SPLITS for image in splits[split]}
@@ -122,30 +138,30 @@ class VisualGenome:
             for image_id in image_ids
             if image_id not in split_of
         ]
-        images = [_entry(image, split) for image in data if (split := split_of.get(str(image["image_id"])))]
+        images = [replace(image, split=split_of[image.image_id]) for image, _ in listed if image.image_id in split_of]
         return {image.image_id: image.image_id for image in images}, images, [], excluded
 
-    def _list_coco(self, root: Path, data: list[Any]) -> _Listing:
+    def _list_coco(self, root: Path, listed: Sequence[_Listed], rejected: list[RejectedEntry]) -> _Listing:
         annotations = read_json(root / str(self.coco), "VisualGenome", "images", "annotations")
-        sentences: dict[str, list[Any]] = defaultdict(list)
-        for item in annotations["annotations"]:
-            sentences[str(item["image_id"])].append(item)
-        shared: dict[str, Any] = {}
+        sentences: dict[str, list[CaptionEntry]] = defaultdict(list)
+        for caption in read_entries(
+            "caption",
+            placed(str(self.coco), annotations["annotations"]),
+            lambda item: CaptionEntry(read_whole(item["id"]), read_id(item["image_id"]), read_text(item["caption"])),
+            rejected,
+        ):
+            sentences[caption.image_id].append(caption)
+        shared: dict[str, ImageEntry] = {}
         excluded = []
-        for image in data:
-            coco_id = str(image.get("coco_id"))
+        for image, coco_id in listed:
             if coco_id in shared:
                 reason = f"another image has its coco_id {coco_id}"
-                excluded.append(RejectedEntry("image", str(image["image_id"]), reason, intentional=True))
+                excluded.append(RejectedEntry("image", image.image_id, reason, intentional=True))
             elif coco_id in sentences:
                 shared[coco_id] = image
-        captions = [
-            CaptionEntry(int(item["id"]), coco_id, str(item["caption"]))
-            for coco_id in shared
-            for item in sentences[coco_id]
-        ]
-        images = [replace(_entry(image, "test"), image_id=coco_id) for coco_id, image in shared.items()]
-        return {str(image["image_id"]): coco_id for coco_id, image in shared.items()}, images, captions, excluded
+        captions = [caption for coco_id in shared for caption in sentences[coco_id]]
+        images = [replace(image, split="test", image_id=coco_id) for coco_id, image in shared.items()]
+        return {image.image_id: coco_id for coco_id, image in shared.items()}, images, captions, excluded
 
 
 def clean(phrase: str) -> str:
@@ -154,21 +170,23 @@ def clean(phrase: str) -> str:
     return _NOISE.sub("", plain.lower()).strip()
 
 
-def _read_synsets(path: Path, ids: Mapping[str, str]) -> list[LabelEntry]:
+def _read_synsets(path: Path, ids: Mapping[str, str], rejected: list[RejectedEntry]) -> list[LabelEntry]:
     """Return the number of objects of each synset in each image; objects without a synset do not count."""
     labels: list[LabelEntry] = []
-    try:
-        for image in stream_json_list(path, "VisualGenome"):
-            image_id = ids.get(str(image.get("id", image.get("image_id"))))
-            if image_id is not None:
-                counts = Counter(str(synset) for item in image["objects"] for synset in item["synsets"])
-                labels += [LabelEntry(image_id, SYNSETS, name, float(count)) for name, count in counts.items()]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not in Visual Genome's format: {type(error).__name__} {error}") from error
+
+    def read(image: Any) -> None:
+        image_id = ids.get(read_id(image["id"] if "id" in image else image["image_id"]))
+        if image_id is not None:
+            records = placed(f"{path.name}, {image_id}", image["objects"], "object_id")
+            objects = read_entries("label", records, lambda item: list(map(read_text, item["synsets"])), rejected)
+            counts = Counter(synset for synsets in objects for synset in synsets)
+            labels.extend(LabelEntry(image_id, SYNSETS, name, float(count)) for name, count in counts.items())
+
+    read_entries("label", placed(path.name, stream_json_list(path, "VisualGenome")), read, rejected)
     return labels
 
 
-def _entry(image: Any, split: str) -> ImageEntry:
+def _entry(image: Any) -> _Listed:
     # The URL ends with the folder, VG_100K or VG_100K_2, and the file.
-    path = "/".join(PurePosixPath(str(image["url"])).parts[-2:])
-    return ImageEntry(str(image["image_id"]), path, split, (int(image["width"]), int(image["height"])))
+    path = "/".join(PurePosixPath(read_text(image["url"])).parts[-2:])
+    return ImageEntry(read_id(image["image_id"]), path, "", read_size(image)), str(image.get("coco_id"))

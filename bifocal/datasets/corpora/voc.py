@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
-from bifocal.datasets.formats.files import find_lists, read_names, require_root
+from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.formats.entries import placed, read_entries
+from bifocal.datasets.formats.files import find_lists, read_names, read_xml, require_root
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 CLASSES = (
@@ -52,21 +54,29 @@ class VOC:
         entries: list[ImageEntry] = []
         phrases: list[PhraseEntry] = []
         labels: list[LabelEntry] = []
+        rejected: list[RejectedEntry] = []
+
+        def read(split: str, image_id: str) -> ImageEntry:
+            tree = read_xml(root / "Annotations" / f"{image_id}.xml", "VOC")
+            size = int(_read_text(tree, "size/width")), int(_read_text(tree, "size/height"))
+            objects = read_entries("phrase", placed(f"{image_id}.xml", tree.iter("object")), _read_object, rejected)
+            by_class: dict[str, list[_Object]] = defaultdict(list)
+            for item in objects:
+                by_class[item.name].append(item)
+            phrases.extend(
+                PhraseEntry(image_id, None, name, tuple(item.box for item in items), name)
+                for name, items in by_class.items()
+            )
+            labels.extend(LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES)
+            return ImageEntry(image_id, f"{image_id}.jpg", split, size)
+
         for split, path in find_lists(main, self.lists, "VOC").items():
-            for image_id in read_names(path, "VOC"):
-                size, objects = _read_annotation(root / "Annotations" / f"{image_id}.xml")
-                entries.append(ImageEntry(image_id, f"{image_id}.jpg", split, size))
-                by_class: dict[str, list[_Object]] = defaultdict(list)
-                for item in objects:
-                    by_class[item.name].append(item)
-                phrases += [
-                    PhraseEntry(image_id, None, name, tuple(item.box for item in items), name)
-                    for name, items in by_class.items()
-                ]
-                labels += [LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES]
+            entries += read_entries(
+                "image", ((name, name) for name in read_names(path, "VOC")), partial(read, split), rejected
+            )
         drawn = draw_splits({entry.image_id: entry.split for entry in entries}, self.subsets, self.seed)
         entries = [replace(entry, split=drawn[entry.image_id]) for entry in entries]
-        return Corpus(root / "JPEGImages", entries, (), phrases, labels=labels)
+        return Corpus(root / "JPEGImages", entries, (), phrases, labels=labels, rejected=rejected)
 
 
 class _Object(NamedTuple):
@@ -79,19 +89,6 @@ def _label_value(objects: list[_Object]) -> float | None:
     if not objects:
         return 0.0
     return None if all(item.difficult for item in objects) else 1.0
-
-
-def _read_annotation(path: Path) -> tuple[tuple[int, int], list[_Object]]:
-    """Return (width, height) in pixels and the objects of an image."""
-    if not path.is_file():
-        raise ValueError(f"VOC needs {path}: no such file")
-    try:
-        tree = ElementTree.parse(path).getroot()
-        size = int(_read_text(tree, "size/width")), int(_read_text(tree, "size/height"))
-        objects = [_read_object(item) for item in tree.iter("object")]
-    except (ElementTree.ParseError, ValueError) as error:
-        raise ValueError(f"{path} is not an annotation of VOC: {error}") from error
-    return size, objects
 
 
 def _read_object(item: ElementTree.Element) -> _Object:

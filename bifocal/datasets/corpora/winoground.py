@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
+from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.formats.entries import numbered, read_entries, read_id, read_text
 from bifocal.datasets.formats.files import read_lines, require_root
 
 
@@ -18,19 +19,15 @@ class WinogroundExample:
     tag: str
 
 
-def read_examples(path: Path) -> list[WinogroundExample]:
+def read_examples(path: Path, rejected: list[RejectedEntry]) -> list[WinogroundExample]:
     """Read one example per line: ``id``, ``image_0``, ``image_1``, ``caption_0``, ``caption_1``, ``collapsed_tag``."""
-    examples = []
-    for number, line in enumerate(read_lines(path, "Winoground"), 1):
-        try:
-            row = json.loads(line)
-            images, captions = ((str(row[f"{key}_0"]), str(row[f"{key}_1"])) for key in ("image", "caption"))
-            examples.append(WinogroundExample(str(row["id"]), images, captions, str(row["collapsed_tag"])))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path}, line {number}: not an example of Winoground: {type(error).__name__} {error}"
-            ) from error
-    return examples
+
+    def read(line: str) -> WinogroundExample:
+        row = json.loads(line)
+        images, captions = ((read_text(row[f"{key}_0"]), read_text(row[f"{key}_1"])) for key in ("image", "caption"))
+        return WinogroundExample(read_id(row["id"]), images, captions, read_text(row["collapsed_tag"]))
+
+    return read_entries("image", numbered(path, read_lines(path, "Winoground")), read, rejected)
 
 
 class Winoground:
@@ -48,13 +45,15 @@ class Winoground:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Winoground", "examples.jsonl and images/")
+        rejected: list[RejectedEntry] = []
         pairs = [
             pair
-            for example in read_examples(root / "examples.jsonl")
+            for example in read_examples(root / "examples.jsonl", rejected)
             for pair in zip(example.images, example.captions, strict=True)
         ]
         return Corpus(
             root / "images",
             [ImageEntry(image_id, f"{image_id}.png", "test") for image_id, _ in pairs],
             [CaptionEntry(number, image_id, text) for number, (image_id, text) in enumerate(pairs)],
+            rejected=rejected,
         )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
+from bifocal.datasets.formats.entries import read_entries, shown
 from bifocal.datasets.formats.folder import Folder
 from bifocal.datasets.tables import typed_texts
 
@@ -267,16 +268,8 @@ def read_rows(table: CaptionTable, columns: CaptionColumns, folder: Folder, grou
         raise ValueError(f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}")
     rows = CaptionRows()
     table.set_types(columns.others)
-    for place, row in table.rows:
-        try:
-            _read_row(rows, row, columns, folder, group_column)
-        except _UnusableRow as error:
-            rows.rejected.append(RejectedEntry("caption", place, str(error)))
+    read_entries("caption", table.rows, lambda row: _read_row(rows, row, columns, folder, group_column), rows.rejected)
     return rows
-
-
-class _UnusableRow(Exception):
-    """Reason why a row cannot be used."""
 
 
 def _read_row(
@@ -284,14 +277,14 @@ def _read_row(
 ) -> None:
     name = row.get(columns.image)
     if not isinstance(name, str) or not name.strip():
-        raise _UnusableRow(f"{columns.image} is {_shown(name)}: expected the path of an image")
+        raise ValueError(f"{columns.image} is {shown(name)}: expected the path of an image")
     image = folder.find(name)
     if folder.leads_out(image):
-        raise _UnusableRow(f"{columns.image} {image!r} leads out of the folder")
+        raise ValueError(f"{columns.image} {image!r} leads out of the folder")
     texts = _captions(row.get(columns.caption), columns.caption)
     split = _split(row.get(columns.split), columns.split) if columns.split else None
     if image in rows.splits and split != rows.splits[image]:
-        raise _UnusableRow(f"split is {split!r}, but an earlier row has {rows.splits[image]!r} for {image}")
+        raise ValueError(f"split is {split!r}, but an earlier row has {rows.splits[image]!r} for {image}")
     phrases = _phrases(row.get(columns.phrases), image) if columns.phrases else []
     rows.splits[image] = split
     rows.captions += [(image, text) for text in texts]
@@ -306,24 +299,24 @@ def _captions(value: Any, column: str) -> list[str]:
     texts = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     texts = [text for text in texts if not (text is None or (isinstance(text, str) and not text.strip()))]
     if not texts:
-        raise _UnusableRow(f"{column} is empty: expected a caption")
+        raise ValueError(f"{column} is empty: expected a caption")
     for text in texts:
         if not isinstance(text, str):
-            raise _UnusableRow(f"{column} is {_shown(text)}: expected a text, or a list of texts")
+            raise ValueError(f"{column} is {shown(text)}: expected a text, or a list of texts")
         if len(text) > MAX_CHARACTERS:
-            raise _UnusableRow(f"{column} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
+            raise ValueError(f"{column} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
         control = next(
             (sign for sign in text if unicodedata.category(sign) in ("Cc", "Cs") and not sign.isspace()), None
         )
         if control is not None:
-            raise _UnusableRow(f"{column} has the control character {control!r}")
+            raise ValueError(f"{column} has the control character {control!r}")
     return texts
 
 
 def _split(value: Any, column: str) -> str:
     known = SPLIT_NAMES.get(str(value).strip().lower())
     if known is None:
-        raise _UnusableRow(f"{column} is {_shown(value)}: expected train, val or test")
+        raise ValueError(f"{column} is {shown(value)}: expected train, val or test")
     return known
 
 
@@ -335,8 +328,8 @@ def _phrases(value: Any, image: str) -> list[PhraseEntry]:
         entries = json.loads(value) if isinstance(value, str) else value
         return [PhraseEntry(image, None, str(entry["phrase"]), tuple(map(_box, entry["boxes"]))) for entry in entries]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _UnusableRow(
-            f'phrases is {_shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}}] ({error})'
+        raise ValueError(
+            f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}}] ({error})'
         ) from error
 
 
@@ -345,8 +338,3 @@ def _box(values: Sequence[float]) -> Box:
     if not all(map(math.isfinite, (x0, y0, x1, y1))):
         raise ValueError("a box has a value that is not finite")
     return x0, y0, x1, y1
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.formats.entries import placed, read_entries, read_id, read_text, read_whole, shown
 
 CHUNK = 1 << 16
 """Characters of a streamed file that are read together."""
@@ -79,7 +81,7 @@ def read_json_list(path: Path, corpus: str) -> list[Any]:
 
 
 def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
-    """Yield the objects of the list in a JSON file one by one: a large file is never in memory as a whole."""
+    """Yield the values of the list in a JSON file one by one: a large file is never in memory as a whole."""
     if not path.is_file():
         raise ValueError(f"{corpus} needs {path}: no such file")
     decoder = json.JSONDecoder()
@@ -102,10 +104,20 @@ def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
                     raise ValueError(f"{path} is not JSON: {error}") from error
                 text = (text + more).lstrip()
                 continue
-            if separator not in ",]" or not isinstance(value, dict):
+            if separator not in ",]":
                 raise ValueError(f"{path}: expected a list of objects")
             text = rest.removeprefix(",").lstrip()
             yield value
+
+
+def read_xml(path: Path, corpus: str) -> ElementTree.Element:
+    """Return the root of an XML file."""
+    if not path.is_file():
+        raise ValueError(f"{corpus} needs {path}: no such file")
+    try:
+        return ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{path} is not XML: {error}") from error
 
 
 def _parse_json(path: Path, corpus: str) -> Any:
@@ -119,28 +131,32 @@ def _parse_json(path: Path, corpus: str) -> Any:
 
 def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = True) -> Corpus:
     """Read images ``filepath/filename`` below ``image_root``; the images of restval join train or are excluded."""
-    images: list[ImageEntry] = []
     captions: list[CaptionEntry] = []
     excluded: list[RejectedEntry] = []
-    for number, item in enumerate(read_json(path, corpus, "images")["images"]):
-        try:
-            name, split = str(item["filename"]), item["split"]
-            image_id, file = str(item.get("cocoid", name)), PurePosixPath(item.get("filepath", "")) / name
-            sentences = [(int(sentence["sentid"]), str(sentence["raw"])) for sentence in item["sentences"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path}: image {number} has no valid filename, filepath, split or sentences with sentid and raw: "
-                f"{type(error).__name__} {error}; expected Karpathy's format"
-            ) from error
+    rejected: list[RejectedEntry] = []
+
+    def read(item: Any) -> ImageEntry | None:
+        name, split = read_text(item["filename"]), item["split"]
+        image_id = read_id(item.get("cocoid", name))
+        file = PurePosixPath(read_text(item.get("filepath", ""))) / name
         if split not in (*SPLITS, "restval"):
-            raise ValueError(f"{path}: image {number} ({name}) has split {split!r}, expected {SPLITS} or 'restval'")
+            raise ValueError(f"split {shown(split)}, expected {', '.join(SPLITS)} or restval")
+        sentences = read_entries(
+            "caption",
+            placed(f"{path.name}, {name}", item["sentences"], "sentid"),
+            lambda sentence: CaptionEntry(read_whole(sentence["sentid"]), image_id, read_text(sentence["raw"])),
+            rejected,
+        )
         if split == "restval" and not restval:
             excluded.append(RejectedEntry("image", name, "in the split restval; restval is False", intentional=True))
-            excluded += [
-                RejectedEntry("caption", f"{sentid} of {image_id}", "its image is excluded", intentional=True)
-                for sentid, _ in sentences
-            ]
-            continue
-        images.append(ImageEntry(image_id, str(file), "train" if split == "restval" else split))
-        captions += [CaptionEntry(sentid, image_id, text) for sentid, text in sentences]
-    return Corpus(image_root, images, captions, excluded=excluded)
+            excluded.extend(
+                RejectedEntry("caption", f"{each.caption_id} of {image_id}", "its image is excluded", intentional=True)
+                for each in sentences
+            )
+            return None
+        captions.extend(sentences)
+        return ImageEntry(image_id, str(file), "train" if split == "restval" else split)
+
+    records = placed(path.name, read_json(path, corpus, "images")["images"], "filename")
+    images = [image for image in read_entries("image", records, read, rejected) if image is not None]
+    return Corpus(image_root, images, captions, excluded=excluded, rejected=rejected)

@@ -16,18 +16,14 @@ Segmentation = list[list[float]] | dict[str, Any]
 _OFFSET, _BITS, _SIGN, _CONTINUES = 48, 5, 0x10, 0x20
 
 
-def union_mask(segmentations: Sequence[Segmentation], width: int, height: int) -> str | None:
-    """Encode the union of COCO's segmentations. Return None without a segmentation, or if one of them is empty."""
-    if not segmentations or not all(segmentations):
-        return None
-    union = np.zeros((height, width), dtype=bool)
-    for segmentation in segmentations:
-        if isinstance(segmentation, list):
-            for polygon in segmentation:
-                fill_polygon(union, polygon)
-        else:
-            union |= _decode_segmentation(segmentation, width, height)
-    return encode_mask(union)
+def read_mask(segmentation: Segmentation, width: int, height: int) -> Mask:
+    """Return the pixels (height, width) of one of COCO's segmentations."""
+    if isinstance(segmentation, dict):
+        return _decode_segmentation(segmentation, width, height)
+    mask = np.zeros((height, width), dtype=bool)
+    for polygon in segmentation:
+        fill_polygon(mask, polygon)
+    return mask
 
 
 def encode_mask(mask: Mask) -> str:

@@ -36,7 +36,7 @@ class Winoground:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks an image of an example."""
         if self.examples is None:
             return Result(self.title, skipped="No examples: give examples.jsonl of Winoground.")
-        examples = read_examples(Path(self.examples))
+        examples = read_examples(Path(self.examples), [])
         images = [image for example in examples for image in example.images for _ in range(2)]
         texts = [text for example in examples for _ in range(2) for text in example.captions]
         # (example, image, caption)

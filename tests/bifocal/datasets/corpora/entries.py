@@ -19,5 +19,11 @@ def texts(corpus: Corpus) -> dict[str, list[str]]:
     return captions
 
 
+def problems(corpus: Corpus) -> list[str]:
+    """Places and reasons of the broken entries."""
+    assert not any(entry.intentional for entry in corpus.rejected)
+    return [f"{entry.entry}: {entry.reason}" for entry in corpus.rejected]
+
+
 def label_values(corpus: Corpus) -> dict[tuple[str, str], float | None]:
     return {(label.image_id, label.label): label.value for label in corpus.labels}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.datasets.corpora import VisualGenome
-from tests.bifocal.datasets.corpora.entries import UNUSED
+from tests.bifocal.datasets.corpora.entries import UNUSED, problems
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def test_visual_genome_names_the_invalid_file(genome):
     with pytest.raises(ValueError, match="expected a list of objects"):
         VisualGenome(genome).read(UNUSED)
     (genome / "region_descriptions.json").write_text('[{"id": 1, "regions": [{"region_id": 1}]}]')
-    with pytest.raises(ValueError, match="not in Visual Genome's format: KeyError 'phrase'"):
-        VisualGenome(genome).read(UNUSED)
+    (problem,) = problems(VisualGenome(genome).read(UNUSED))
+    assert problem == "region_descriptions.json, 1, region_id 1: no 'phrase'"
 
 
 def test_visual_genome_without_a_limit_keeps_long_descriptions(genome):
@@ -119,5 +119,5 @@ def test_objects_of_visual_genome_are_counted_by_synset(genome):
         ("1", "synsets", "cup.n.01", 2.0),
     }
     (genome / "objects.json").write_text(json.dumps([{"image_id": 1}]))
-    with pytest.raises(ValueError, match=r"objects\.json is not in Visual Genome's format: KeyError 'objects'"):
-        VisualGenome(genome, objects="objects.json").read(UNUSED)
+    (problem,) = problems(VisualGenome(genome, objects="objects.json").read(UNUSED))
+    assert problem == "objects.json, entry 1: no 'objects'"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bifocal.datasets.corpora import COCO, Flickr30k
 from bifocal.datasets.formats import files
 from bifocal.datasets.formats.files import stream_json_list
-from tests.bifocal.datasets.corpora.entries import UNUSED, splits, texts
+from tests.bifocal.datasets.corpora.entries import UNUSED, problems, splits, texts
 
 OBJECTS = st.lists(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=9) | st.none(), max_size=3))
 
@@ -31,7 +31,6 @@ def test_streamed_entries_are_those_of_the_file(
     ("text", "message"),
     [
         ('{"a": 1}', "expected a list of objects"),
-        ("[1, 2]", "expected a list of objects"),
         ('[{"a": 1} {"b": 2}]', "expected a list of objects"),
         ('[{"a": 1}, {"b"', "is not JSON"),
         ("", "expected a list of objects"),
@@ -105,12 +104,26 @@ def test_coco_excludes_restval(coco):
     [
         ("{", "is not JSON"),
         ("[]", "expected an object with a list 'images'"),
-        (json.dumps({"images": [{"split": "train"}]}), "image 0 has no valid filename"),
-        (json.dumps({"images": [karpathy("train", 0) | {"sentences": [{"raw": "x"}]}]}), "KeyError 'sentid'"),
-        (json.dumps({"images": [karpathy("dev", 0)]}), "has split 'dev', expected"),
     ],
 )
 def test_invalid_karpathy_file_is_rejected(tmp_path, content, message):
     (tmp_path / "dataset_coco.json").write_text(content)
     with pytest.raises(ValueError, match=rf"dataset_coco\.json.*{message}"):
         COCO(tmp_path).read(UNUSED)
+
+
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        ({"split": "train"}, "dataset_coco.json, entry 1: no 'filename'"),
+        (karpathy("train", 0) | {"sentences": [{"raw": "x"}]}, "entry 1: no 'sentid'"),
+        (karpathy("dev", 0), "split 'dev', expected train, val, test or restval"),
+        (None, "dataset_coco.json, entry 1: not in the published format: None"),
+    ],
+)
+def test_an_image_of_karpathy_that_cannot_be_read_is_listed(tmp_path, image, problem):
+    (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": [image, karpathy("train", 1)]}))
+    corpus = COCO(tmp_path).read(UNUSED)
+    (found,) = problems(corpus)
+    assert problem in found
+    assert karpathy("train", 1)["filename"] in str(corpus.images[-1].path)
