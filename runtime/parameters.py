@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ SCALARS = {
 }
 """Plain scalars that are not text: YAML 1.2 as ruamel.yaml reads it, and so DVC. PyYAML alone reads YAML 1.1."""
 TAGS = {TAG + name for name in (*SCALARS, "str", "seq", "map")} - {TAG + "merge"}
+Values = Mapping[str, Any]
 MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES = 2**20, 100, 100_000
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 """Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""
@@ -63,29 +63,20 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
             raise ParameterError(f"--set {key}: {text!r} is not YAML: {error}; quote it: '\"text\"'") from error
         for name in reversed(key.split(".")):
             nested = {name: nested}
-        values = _merge(
-            values, nested, keep_arguments=not isinstance(value, Mapping), sections=True, where="--set " + key
-        )
+        values = _merge(values, nested, keep=not isinstance(value, Mapping), sections=True, where="--set " + key)
     return values
 
 
-def merge(base: Mapping[str, Any], top: Mapping[str, Any], *, parts: bool = True) -> dict[str, Any]:
+def merge(base: Values, top: Values, *, parts: bool = True) -> dict[str, Any]:
     """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with its arguments.
 
     Without ``parts``, a key ``name`` is a key as any other.
     """
-    return _merge(base, top, keep_arguments=not parts)
+    return _merge(base, top, keep=not parts)
 
 
-def _merge(
-    base: Mapping[str, Any],
-    top: Mapping[str, Any],
-    *,
-    keep_arguments: bool = False,
-    sections: bool = False,
-    where: str = "",
-) -> dict[str, Any]:
-    def merged(previous: Any, value: Any, part: bool = not keep_arguments) -> Any:
+def _merge(base: Values, top: Values, *, keep: bool = False, sections: bool = False, where: str = "") -> dict[str, Any]:
+    def merged(previous: Any, value: Any, part: bool) -> Any:
         if not isinstance(value, Mapping) or ("name" in value and part):
             return value
         if isinstance(previous, list) and value and all(str(index).isdecimal() for index in value):
@@ -95,18 +86,16 @@ def _merge(
                     raise ParameterError(
                         f"{where}: the list has no entry {index}; it has {len(previous)}, counted from 0"
                     )
-                entries[int(index)] = merged(entries[int(index)], entry)
+                entries[int(index)] = merged(entries[int(index)], entry, part)
             return list(entries.values())
-        if isinstance(previous, str) and keep_arguments:  # the bare name of a part gets an argument
+        if isinstance(previous, str) and keep:  # the bare name of a part gets an argument
             previous = {"name": previous}
         return overlaid(previous, value) if isinstance(previous, Mapping) else value
 
-    def overlaid(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-        return {**base, **{key: merged(base.get(key), value) for key, value in top.items()}}
+    def overlaid(base: Values, top: Values, part: bool = not keep) -> dict[str, Any]:
+        return {**base, **{key: merged(base.get(key), value, part) for key, value in top.items()}}
 
-    if sections:  # which are no parts; only they may have a parameter 'name'
-        return {**base, **{key: merged(base.get(key), value, part=False) for key, value in top.items()}}
-    return overlaid(base, top)
+    return overlaid(base, top, not keep and not sections)  # a section is not a part: it may have a parameter 'name'
 
 
 def read_yaml(path: Path) -> Any:
@@ -148,35 +137,18 @@ def load_yaml(text: str) -> Any:
 def _load(text: str) -> Any:
     if len(text) > MAX_CHARACTERS:
         raise yaml.YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
-    sizes: dict[str, int] = {}  # values below each anchor, with the values of aliases
-    groups: list[tuple[str | None, int]] = [(None, 0)]
+    depth = 0
     for event in yaml.parse(text, LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            groups.append((event.anchor, 1))
-            if len(groups) > MAX_DEPTH:
-                raise yaml.YAMLError(f"{_line(event)}: more than {MAX_DEPTH} levels")
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = groups.pop()
-        elif isinstance(event, yaml.AliasEvent):
-            if any(event.anchor == anchor for anchor, _ in groups):
-                raise yaml.YAMLError(f"{_line(event)}: {event.anchor} contains itself")
-            anchor, size = None, sizes.get(event.anchor or "", 1)
-        elif isinstance(event, yaml.ScalarEvent):
-            anchor, size = event.anchor, 1
-        else:
-            continue
-        if anchor is not None:
-            sizes[anchor] = size
-        outer, total = groups[-1]
-        groups[-1] = outer, total + size
-        if total + size > MAX_VALUES:
-            raise yaml.YAMLError(f"{_line(event)}: more than {MAX_VALUES:,} values, with those that aliases stand for")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth >= MAX_DEPTH:
+            raise yaml.YAMLError(f"{_line(event)}: more than {MAX_DEPTH} levels")
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        _check_nodes(loader, node)
-        return None if node is None else loader.construct_document(node)
+        if node is None:
+            return None
+        _check_node(loader, node, {})
+        return loader.construct_document(node)
     finally:
         loader.dispose()
 
@@ -192,43 +164,53 @@ class _Dumper(yaml.SafeDumper):
 for _name, _pattern in SCALARS.items():
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(TAG + _name, re.compile(f"^(?:{_pattern})$"), None)
-_Loader.add_constructor(TAG + "int", lambda loader, node: _integer(loader.construct_scalar(node)))
 
 
-def _integer(text: str) -> int:
-    digits = text.replace("_", "").lower()
+def _integer(loader: Any, node: yaml.ScalarNode) -> int:
+    digits = node.value.replace("_", "").lower()
     return int(digits, 0 if digits.lstrip("+-")[:2] in ("0b", "0o", "0x") else 10)
+
+
+_Loader.add_constructor(TAG + "int", _integer)
 
 
 def dump_yaml(values: Any, **options: Any) -> str:
     """Return the YAML text of values, in their order; ``load_yaml``, DVC and PyYAML read the same from it."""
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, **options)
+    return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False, **options))
 
 
-def _check_nodes(loader: Any, root: yaml.Node | None) -> None:
-    """Raise ``yaml.YAMLError`` for a repeated key, or a type that JSON does not have, such as a set."""
-    waiting, seen = [root] if root else [], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:  # an alias
-            continue
-        seen.add(id(node))
-        if node.tag not in TAGS:
-            raise yaml.YAMLError(f"{_line(node)}: {node.tag.removeprefix(TAG)} is not a type of parameters")
-        if isinstance(node, yaml.MappingNode):
-            lines: dict[Any, str] = {}
-            for key, value in node.value:
-                waiting.append(value)
-                if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.YAMLError(f"{_line(key)}: a key is a {key.id}, expected a text")
-                if key.tag != TAG + "merge":
-                    waiting.append(key)
-                    name = loader.construct_object(key)
-                    if name in lines:
-                        raise yaml.YAMLError(f"{_line(key)}: the key {name!r} is already on {lines[name]}; keep one")
-                    lines[name] = _line(key)
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += node.value
+def _check_node(loader: Any, node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Return the number of values of a node, also those that aliases stand for; ``sizes`` has those of earlier nodes.
+
+    Raises:
+        yaml.YAMLError: there are too many, a key is repeated, or JSON does not have such a type, as a set.
+    """
+    if id(node) in sizes:
+        if not sizes[id(node)]:
+            raise yaml.YAMLError(f"{_line(node)}: the value contains itself")
+        return sizes[id(node)]
+    if node.tag not in TAGS:
+        raise yaml.YAMLError(f"{_line(node)}: {node.tag.removeprefix(TAG)} is not a type of parameters")
+    sizes[id(node)], size, entries = 0, 1, list[yaml.Node]()
+    if isinstance(node, yaml.SequenceNode):
+        entries = node.value
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[Any, str] = {}
+        for key, value in node.value:
+            entries += [value] if key.tag == TAG + "merge" else [key, value]
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.YAMLError(f"{_line(key)}: a key is a {key.id}, expected a text")
+            if key.tag in TAGS:
+                name = loader.construct_object(key)
+                if name in lines:
+                    raise yaml.YAMLError(f"{_line(key)}: the key {name!r} is already on {lines[name]}; keep one")
+                lines[name] = _line(key)
+    for entry in entries:
+        size += _check_node(loader, entry, sizes)
+        if size > MAX_VALUES:
+            raise yaml.YAMLError(f"{_line(node)}: more than {MAX_VALUES:,} values, with those that aliases stand for")
+    sizes[id(node)] = size
+    return size
 
 
 def _line(part: yaml.Event | yaml.Node) -> str:
@@ -340,21 +322,12 @@ def _check_nested(value: Any, mark: FromRegistry, annotation: Any, where: str) -
 
 
 def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
-    if any(isinstance(entry, float) and not math.isfinite(entry) for entry in _leaves(value)):
-        yield f"{where}: got {value!r}; input should be a finite number"
-        return
     try:
-        TypeAdapter(annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
+        TypeAdapter(annotation, config=ANY_TYPE).validate_json(json.dumps(value, allow_nan=False), strict=True)
     except ValidationError as error:
         yield f"{where}: got {value!r}; {error.errors()[0]['msg'].lower()}"
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping | list):
-        for entry in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(entry)
-    else:
-        yield value
+    except ValueError:
+        yield f"{where}: got {value!r}; expected finite numbers"
 
 
 def build_parts(group: StrictModel, **available: Any) -> dict[str, Any]:

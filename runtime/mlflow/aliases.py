@@ -14,7 +14,7 @@ from typing import Any
 import click
 import mlflow
 
-from runtime.mlflow.connection import connect
+from runtime.mlflow.connection import allowed, connect
 from runtime.mlflow.lock import check_lock, promotion_lock
 from runtime.mlflow.registry import (
     RELEASE_TAG,
@@ -190,9 +190,8 @@ def log_promotion(candidate: RegisteredVersion, record: Mapping[str, Any], look:
     opponent = str(record["champion"]["version"]) if record["champion"] else "none"
     tags = {"promotion": "accepted" if record["accepted"] else "no", "promotion.champion": opponent}
     tags["promotion.reasons"] = "; ".join(record["reasons"])[:MAX_TAG]
-    # Tag names may not contain "@".
     metrics = {name: value for name, value in record["metrics"].items() if value is not None}
-    tags |= {f"promotion.{name.replace('@', '_at_')}": f"{value:.4g}" for name, value in metrics.items()}
+    tags |= {allowed(f"promotion.{name}"): f"{value:.4g}" for name, value in metrics.items()}
     if look and look["level"]:
         images = list(look["images"])
         test_set = sha256("".join(images).encode()).hexdigest()[:8]

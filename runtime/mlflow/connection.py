@@ -1,6 +1,7 @@
 """The MLflow server: its address, its errors, a client, the experiment and the pages of runs."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -24,6 +25,8 @@ from runtime.redaction import redact
 
 EXPERIMENT = "bifocal"
 T = TypeVar("T")
+MAX_KEY = 250
+"""Characters of a key in MLflow's database (mlflow 3.17, ``MAX_ENTITY_KEY_LENGTH``)."""
 PLACES = (
     ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
     ("model_versions", "source"), ("model_versions", "storage_location"),
@@ -105,7 +108,7 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
             if found is None:
                 raise error
     if found.lifecycle_stage != "active":
-        raise ValueError(
+        raise OSError(
             f"the experiment {name!r} of MLflow was deleted: restore it by 'mlflow experiments restore --experiment-id "
             f"{found.experiment_id}', or name another one by MLFLOW_EXPERIMENT_NAME"
         )
@@ -137,6 +140,11 @@ def download(folder: Path, **source: str) -> Path:
     with mlflow_errors_as_oserror():
         connect()
         return Path(mlflow.artifacts.download_artifacts(**source, dst_path=str(folder)))
+
+
+def allowed(name: str) -> str:
+    """Return the name of a parameter, a metric or a tag as MLflow accepts it: ``R@1`` becomes ``R_at_1``."""
+    return re.sub(r"[^\w.\- :/]", "_", name.replace("@", "_at_"))[:MAX_KEY]
 
 
 def if_exists(request: Callable[[], T]) -> T | None:

@@ -24,6 +24,7 @@ from bifocal.onnx.text.sentences import ARRAYS
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.identity import source_path
+from runtime.mlflow.connection import allowed
 from runtime.mlflow.parents import kfp_tags
 from runtime.mlflow.registry import EVALUATION_DIR, reuse_version
 from runtime.mlflow.runs import DATASETS, digest, git_commit
@@ -93,7 +94,7 @@ def _log_scores(logged: ModelInfo, evaluation: Path) -> None:
         "run_id": logged.run_id,
     }
     metrics = [
-        Metric(name.replace("@", "_at_"), value, now, 0, logged.model_id, **where)
+        Metric(allowed(name), value, now, 0, logged.model_id, **where)
         for name, value in manifest["metrics"].items()
         if value is not None
     ]

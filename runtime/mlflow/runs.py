@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from bifocal.progress import log_line
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.checkout import ask_git
-from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
+from runtime.mlflow.connection import allowed, connect, experiment_id, mlflow_errors_as_oserror
 from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
 from runtime.spec import flatten
 
@@ -123,7 +123,8 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
     tags = {"git_commit": git_commit(), **tags}
     with mlflow_errors_as_oserror(), _stage_or_resumed_run(stage, values, tags):
         mlflow.set_tags({"stage": stage, **tags})
-        mlflow.log_params({"seed": values["seed"], **flatten(values[stage])})
+        params = {"seed": values["seed"], **flatten(values[stage])}
+        mlflow.log_params({allowed(name): value for name, value in params.items()})
         yield
     _queue.flush(FLUSH_SECONDS)
 
@@ -171,11 +172,11 @@ def _run(**options: Any) -> Iterator[None]:
 
 
 def log_metrics(metrics: Mapping[str, float], step: int | None = None) -> None:
-    """Log metrics to the stage's run; do nothing outside a run. MLflow forbids ``@``: ``R@1`` becomes ``R_at_1``."""
+    """Log metrics to the stage's run; do nothing outside a run. ``R@1`` becomes ``R_at_1``, see ``allowed``."""
     run = mlflow.active_run()
     if run:
         now = time.time_ns() // 1_000_000
-        batch = [Metric(name.replace("@", "_at_"), float(value), now, step or 0) for name, value in metrics.items()]
+        batch = [Metric(allowed(name), float(value), now, step or 0) for name, value in metrics.items()]
         _queue.submit(lambda: mlflow.MlflowClient().log_batch(run.info.run_id, batch))
 
 

@@ -163,7 +163,7 @@ def test_an_address_that_no_driver_reads_names_the_variable(address: str, monkey
 def test_a_deleted_experiment_names_itself_and_the_way_out(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     client = connect()
     client.delete_experiment(experiment_id(client))
-    with pytest.raises(ValueError, match="the experiment 'bifocal' of MLflow was deleted: restore it by 'mlflow exper"):
+    with pytest.raises(OSError, match="the experiment 'bifocal' of MLflow was deleted: restore it by 'mlflow exper"):
         experiment_id(client)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "another")
     number = experiment_id(client)

@@ -9,7 +9,7 @@ import mlflow
 import pytest
 
 from runtime import artifacts
-from runtime.mlflow import log_datasets, stage_run
+from runtime.mlflow import log_datasets, log_metrics, stage_run
 from runtime.mlflow.runs import RetryQueue
 
 DELAY = 10.0
@@ -126,3 +126,12 @@ def test_system_metrics_are_an_option_of_the_environment(store: str, monkeypatch
         time.sleep(0.5)
     runs = mlflow.search_runs(experiment_names=["bifocal"], filter_string="tags.stage = 'toy'", output_format="list")
     assert "system/cpu_utilization_percentage" in runs[0].data.metrics
+
+
+def test_keys_that_mlflow_refuses_are_logged_under_names_that_it_accepts(store: str) -> None:
+    with stage_run("toy", {"seed": 1, "toy": {"factors": {"a*": 1.0}, "k" * 300: 1, "größe": 2}}, {}):
+        log_metrics({"acc%": 1.0, "R@1": 2.0})
+    found = {"experiment_names": ["bifocal"], "filter_string": "tags.stage = 'toy'"}
+    (run, *_) = mlflow.search_runs(**found, output_format="list")
+    assert run.data.params == {"seed": "1", "factors.a_": "1.0", "k" * 250: "1", "größe": "2"}
+    assert run.data.metrics == {"acc_": 1.0, "R_at_1": 2.0}
