@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -100,10 +101,7 @@ class VisualGenome:
             own = read_id(image["id"]) if "id" in image else None
             if own is None or own in ids:
                 records = placed(f"region_descriptions.json, {own or 'image'}", image["regions"], "region_id")
-                kind = "phrase" if self.coco else "caption"
-                read_entries(
-                    kind, records, lambda region: read_region(own or read_id(region["image_id"]), region), rejected
-                )
+                read_entries("phrase" if self.coco else "caption", records, partial(read_region, own), rejected)
 
         def read_region(own: str | None, region: Any) -> None:
             if (image_id := ids.get(own or read_id(region["image_id"]))) is None:

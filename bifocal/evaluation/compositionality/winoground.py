@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bifocal.datasets.base import RejectedEntry
 from bifocal.datasets.corpora.winoground import read_examples
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.compositionality.choices import pair_scores
@@ -36,7 +37,11 @@ class Winoground:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks an image of an example."""
         if self.examples is None:
             return Result(self.title, skipped="No examples: give examples.jsonl of Winoground.")
-        examples = read_examples(Path(self.examples), [])
+        rejected: list[RejectedEntry] = []
+        examples = read_examples(Path(self.examples), rejected)
+        if not examples:
+            first = f"{rejected[0].entry}: {rejected[0].reason}" if rejected else "it is empty"
+            raise ValueError(f"{self.examples} has no example of Winoground: {first}")
         images = [image for example in examples for image in example.images for _ in range(2)]
         texts = [text for example in examples for _ in range(2) for text in example.captions]
         # (example, image, caption)

@@ -87,7 +87,7 @@ def test_winoground_compares_both_images_and_both_captions(model_subject: Subjec
         assert metrics[name]["tags"] == tags
     assert metrics["examples"] == 3
     file.write_text('{"id": 0}\n')
-    with pytest.raises(ValueError, match=r"examples\.jsonl, line 1: not an example of Winoground: KeyError 'image_0'"):
+    with pytest.raises(ValueError, match=r"no example of Winoground: examples\.jsonl, line 1: no 'image_0'"):
         Winoground(file)(replace(subject))
 
 
