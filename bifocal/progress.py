@@ -1,5 +1,6 @@
 """Progress of long tasks on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -21,6 +22,8 @@ from rich.text import Text
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, separators of lines, signs that turn the direction of a text, and surrogates."""
 
 
 def track(
@@ -42,9 +45,24 @@ def track(
     return _lines(items, task, total, done, status)
 
 
+def printable(text: object) -> str:
+    r"""Return a text whose control characters are escaped: a name cannot change the terminal, or write a line.
+
+    >>> printable("a\x1b[31m.jpg")
+    'a\\x1b[31m.jpg'
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        letter = ord(found[0])
+        # Python has bytes of a name that are not UTF-8 as surrogates.
+        return f"\\x{letter - 0xDC00:02x}" if 0xDC80 <= letter <= 0xDCFF else found[0].encode("unicode_escape").decode()
+
+    return CONTROL.sub(escaped, str(text))
+
+
 def log_line(line: str) -> None:
-    """Print one line to stderr."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - all progress goes through this function
+    """Print one line to stderr, see ``printable``."""
+    print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 - all progress goes through this function
 
 
 class _Rate(ProgressColumn):

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from safetensors import SafetensorError
 
+from bifocal.progress import printable
 from runtime.redaction import print_traceback, redact
 
 KEEP_FREED_MEMORY = {-4: 0, -1: -1}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc's mallopt
@@ -38,7 +39,8 @@ def run(main: click.Command, name: str) -> None:
         main(prog_name=name)
     except Exception as error:
         if known := isinstance(error, ValueError | OSError | ArithmeticError | SafetensorError):
-            click.secho(redact(f"error: {error}"), fg="red", err=True)
+            message = "\n".join(map(printable, str(error).split("\n")))
+            click.secho(redact(f"error: {message}"), fg="red", err=True)
         else:
             print_traceback()
         if log is not None:

@@ -21,6 +21,7 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )
+from bifocal.datasets.formats.folder import LINK, is_outside
 from bifocal.datasets.tables import (
     CAPTIONS,
     IMAGES,
@@ -174,6 +175,7 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tu
     described = {caption.image_id for caption in corpus.captions if caption.text.strip()}
     described |= {label.image_id for label in corpus.labels}
     splits: dict[str, str] = {}
+    real_root = os.path.realpath(corpus.image_root)
 
     def listed(image: ImageEntry) -> ImageEntry | str:
         path = PurePath(image.path or "")
@@ -191,6 +193,8 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tu
             return InspectedImage(0, 0, image.features_sha256 or "")  # the corpus publishes only features
         try:
             file = corpus.image_root / image.path
+            if is_outside(file, real_root):
+                return LINK
             return inspect_image(file, max_pixels, image.size, copy_to and copy_to / image.path)
         except ValueError as error:
             return str(error)

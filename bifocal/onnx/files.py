@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import stat
 from collections.abc import Callable, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +47,31 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
     except Exception as error:  # NumPy, Arrow, faiss and JSON have classes of their own
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
         raise ValueError(f"{file} is damaged ({reason}): copy it again, or run the command that writes it") from error
+
+
+def open_regular(path: Path, most: int) -> BufferedReader:
+    """Open a regular file of at most ``most`` bytes: a named pipe waits for a writer, and a device has no end.
+
+    Raises:
+        ValueError: for any other file; the message does not contain the path.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise ValueError("a named pipe or a device, expected a file")
+        if found.st_size > most:
+            raise ValueError(f"too large: a file of {found.st_size} bytes, at most {most} are accepted")
+        return path.open("rb")
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text; ``ValueError`` for any other text, also a too deep or too large one."""
+    try:
+        return json.loads(text)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError(str(error) or "too large for the memory") from error
 
 
 def read_json(file: Path) -> Any:

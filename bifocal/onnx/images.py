@@ -13,13 +13,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError, features
 
+from bifocal.onnx.files import open_regular
 from bifocal.onnx.metadata import TURNS, TooManyPartsError, orientation, srgb_transform, without_metadata
 
 # Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
@@ -145,7 +146,7 @@ def image_size(file: IO[bytes], max_pixels: int | None = None, max_bytes: int = 
 def has_profile(path: Path) -> bool:
     """Return whether an image file has a color profile other than sRGB; False for a file that cannot be read."""
     try:
-        with _open(path) as file, open_header(file) as image:
+        with open_regular(path, MAX_BYTES) as file, open_header(file) as image:
             return srgb_transform(image.info.get("icc_profile") or b"", image.mode) is not None
     except ValueError:
         return False
@@ -254,7 +255,7 @@ def open_image(path: Path, max_pixels: int | None = None, side: int | None = Non
         ValueError: the file is not a complete image; the message says why.
     """
     try:
-        with _open(path) as file:
+        with open_regular(path, MAX_BYTES) as file:
             return decode_image(file, max_pixels, side)
     except (LargeImageError, UnsupportedImageError) as error:
         raise type(error)(f"{path}: {error}") from error
@@ -266,7 +267,7 @@ def inspect_image(
     path: Path, max_pixels: int, size: tuple[int, int] | None = None, copy: Path | None = None
 ) -> InspectedImage:
     """Decode, hash and optionally copy an image file in one pass; a bad image or size (after EXIF) is an error."""
-    with _open(path) as file:
+    with open_regular(path, MAX_BYTES) as file:
         width, height = decode_image(file, max_pixels).size
         if size not in (None, (width, height)):
             raise ValueError(f"{width} x {height} pixels, but its boxes refer to {size}")
@@ -278,15 +279,6 @@ def inspect_image(
             with copy.open("wb") as target:
                 shutil.copyfileobj(file, target)
     return InspectedImage(width, height, sha256)
-
-
-def _open(path: Path) -> BufferedReader:
-    try:
-        if path.is_fifo():
-            raise ValueError("a named pipe, expected a file")  # opening it waits for a writer
-        return path.open("rb")
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
 
 
 def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = None) -> Image.Image:

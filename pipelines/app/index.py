@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from bifocal.progress import printable
 from pipelines.app.run_folder import (
     ARTIFACTS,
     INDEXED,
@@ -70,7 +71,8 @@ def index_command(
         except (OSError, ValueError) as error:
             if number == 0:
                 raise
-            click.secho(f"not indexed: {error}", fg="yellow", err=True)  # a file may be half written, until it changes
+            # A file may be half written, until it changes.
+            click.secho(f"not indexed: {printable(error)}", fg="yellow", err=True)
         click.echo(f"{datetime.now():%H:%M:%S}  watching {directory} (stop: Ctrl-C)")
 
 
@@ -98,7 +100,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     if indexed.broken:
         click.secho(f"{len(indexed.broken):,} left out:", fg="yellow", err=True)
         for image, reason in indexed.broken[:SHOWN]:
-            click.echo(f"  {image}: {reason}", err=True)
+            click.echo(f"  {printable(image)}: {printable(reason)}", err=True)
         click.echo(f"  -> {folder / ARTIFACTS / 'collection' / 'rejected.parquet'}", err=True)
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.datasets.formats import caption_table, sidecars
-from bifocal.datasets.formats.folder import IMAGE_SUFFIXES, is_written
+from bifocal.datasets.formats.folder import READ, is_written
 from bifocal.durable import cache_folder, complete, write_once
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
@@ -23,7 +22,7 @@ from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, re
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
-from bifocal.search.collection.sources import ARCHIVES, files_source
+from bifocal.search.collection.sources import files_source
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
@@ -34,8 +33,6 @@ MIN_SHARD, SHARDS = 256, 128
 """A killed run repeats at most one shard, so shards are small; large collections have about this number of them."""
 QUERIES = 200
 """Images that choose the effort of an approximate index: a folder without captions has no other queries."""
-READ = (*IMAGE_SUFFIXES, *caption_table.SUFFIXES, *sidecars.SUFFIXES, *ARCHIVES)
-"""Ends of the names of files that an index reads."""
 QUIET_MS, LOOK_MS = 1000, 500
 """Changes that follow each other within ``QUIET_MS`` are one; milliseconds."""
 
@@ -150,6 +147,7 @@ def changes(source: Path, run: Path) -> Iterator[None]:
         run: folder whose files are no part of the source.
     """
     from watchfiles import watch
+    from watchfiles._rust_notify import WatchfilesRustInternalError
 
     run = run.resolve()
 
@@ -161,8 +159,16 @@ def changes(source: Path, run: Path) -> Iterator[None]:
         below = Path(path).relative_to(folder).parents[:-1]
         return not any(is_written(folder / parent) for parent in below)
 
-    for number, found in enumerate(
-        watch(folder, watch_filter=is_read, debounce=QUIET_MS, rust_timeout=LOOK_MS, yield_on_timeout=True)
-    ):
+    def look() -> Iterator[object]:
+        while True:
+            try:
+                yield from watch(
+                    folder, watch_filter=is_read, debounce=QUIET_MS, rust_timeout=LOOK_MS, yield_on_timeout=True
+                )
+                return
+            except WatchfilesRustInternalError:  # a file came whose name is not UTF-8
+                yield "a change"
+
+    for number, found in enumerate(look()):
         if found or number == 0:  # without a change: no image came between the first index and the watch
             yield

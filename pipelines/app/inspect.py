@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bifocal.progress import printable
 from pipelines.app.run_folder import FolderOrAddress
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
 
 
 def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")[:160]
+    return printable(text).replace("[", r"\[")[:160]
 
 
 def check_count(directory: str, images: "ImageFolder") -> int | None:

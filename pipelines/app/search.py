@@ -8,7 +8,11 @@ from typing import Any
 import click
 
 from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
+from bifocal.progress import printable
 from pipelines.app.run_folder import ARTIFACTS, check_picture, latest_run, run_option
+
+LONGEST_NAME = 255
+"""Bytes of a file name."""
 
 
 @click.command()
@@ -81,22 +85,28 @@ def search_command(
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         if not as_json:
-            click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {hit.path or hit.id}{caption}")
+            click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {printable(hit.path or hit.id)}{printable(caption)}")
         if hit.path is not None and not hit.path.is_file():
             moved.append(hit.path)
         elif hit.path is not None:
             if copy_to is not None:
                 copy_to.mkdir(parents=True, exist_ok=True)
-                shutil.copy(hit.path, copy_to / f"{number:03}_{hit.path.name}")
+                shutil.copy(hit.path, copy_to / _copy_name(number, hit.path))
             shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.id).name}"))
     if moved:
-        names = ", ".join(map(str, moved))
+        names = ", ".join(map(printable, moved))
         again = f"run 'bifocal index' or 'train' again, with --folder or --run {folder} if their folder moved"
         click.echo(f"not where they were, so not on the sheet: {names}; {again}", err=True)
     if shown and (picture or not as_json):
         target = picture or folder / "search.png"
         contact_sheet(query, shown).save(target)
         click.echo(f"-> {target}", err=as_json)
+
+
+def _copy_name(number: int, path: Path) -> str:
+    """Return the name of a copy, at most as long as a file system takes."""
+    stem = path.stem.encode()[: LONGEST_NAME - len(f"{number:03}_{path.suffix}".encode())]
+    return f"{number:03}_{stem.decode(errors='ignore')}{path.suffix}"
 
 
 def _sentence_or_image(query: str) -> str | Path:

@@ -1,11 +1,15 @@
 """Progress goes to stderr: a bar on a terminal, lines elsewhere."""
 
+import os
+import unicodedata
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bifocal import progress
-from bifocal.progress import log_line, track
+from bifocal.progress import log_line, printable, track
 
 
 @pytest.fixture
@@ -42,3 +46,17 @@ def test_track_draws_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
 def test_log_line_prints_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     log_line("saved")
     assert capsys.readouterr() == ("", "saved\n")
+
+
+@given(text=st.text(st.characters()))
+def test_a_printable_text_has_no_control_characters(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable() or not any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in shown)
+    assert printable(shown) == shown
+    assert shown == text or len(shown) > len(text)
+
+
+def test_a_name_is_shown_on_one_line_and_without_terminal_codes() -> None:
+    name = os.fsdecode(b"a\x1b[31mRED\x1b]0;owned\x07\n\xe9.jpg")
+    assert printable(name) == r"a\x1b[31mRED\x1b]0;owned\x07\n\xe9.jpg"
+    assert printable("日本 é 👩‍👧.jpg") == "日本 é 👩‍👧.jpg"

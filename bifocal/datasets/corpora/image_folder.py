@@ -14,12 +14,11 @@ from bifocal.datasets.formats.caption_table import (
     read_rows,
     tables_in,
 )
-from bifocal.datasets.formats.folder import Folder, list_folder
+from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars, unused_sidecars
 from bifocal.datasets.splits import drawn_splits
 from bifocal.progress import log_line
 
-ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 EXPECTED = (
     "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file"
 )
@@ -93,6 +92,7 @@ class ImageFolder:
                 target = output_dir if len(archives) == 1 else output_dir / archive.name.partition(".")[0]
                 rejected += unpack(archive, target)
             folder = list_folder(output_dir)
+        folder.log_unread()
         table, rows = self._rows(folder)
         if table.path == folder.root:
             rejected += unused_sidecars(folder.root, folder.texts, folder.images)

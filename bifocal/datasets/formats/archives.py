@@ -10,15 +10,26 @@ from contextlib import closing
 from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from bifocal.datasets.base import RejectedEntry
+from bifocal.datasets.formats.folder import NOT_UTF8, is_utf8
+from bifocal.progress import printable
 
 MAX_MEMBER = 512 * 2**20
 """Bytes of one unpacked file."""
+HEADERS = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
 MAX_RATIO = 200
 """Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
 DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
+NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
+"""Errors of a file system on the name of one file, such as the name of a folder beside it."""
+MAX_MEMBERS, MAX_LEVELS, MAX_NAME, MAX_HEADER = 1_000_000, 32, 255, 2**20
+"""Files of an archive; folders of a file; bytes of the name of a file or folder; bytes of a header of a tar."""
+BLOCK = 4096
+"""Bytes that a file takes on the disk at least."""
 SLACK = 64 * 2**20
 """Unpacked bytes that are always allowed; above them, MAX_RATIO is the limit."""
 
@@ -35,24 +46,33 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
     """Write the regular files of an archive to ``folder``; return the skipped members with reasons."""
     allowed = MAX_RATIO * archive.stat().st_size + SLACK
     rejected: list[RejectedEntry] = []
-    written = 0
+    written = members = 0
     seen: set[str] = set()
     try:
         for member, content in _members(archive):
-            reason = member.reason or _unsafe(member, seen)
-            if reason is not None:
-                rejected.append(RejectedEntry("image", f"{archive.name}: {member.name}", reason))
-                continue
-            written += member.size
-            if written > allowed:
+            reason, place = member.reason or _unsafe(member, seen), printable(f"{archive.name}: {member.name}")
+            members, written = members + 1, written + max(member.size, BLOCK)
+            if written > allowed or members > MAX_MEMBERS:
                 raise ValueError(
                     f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} times its own size: this "
-                    "is not an archive of photographs"
+                    f"is not an archive of photographs (files take at least {BLOCK} bytes)"
+                    if members <= MAX_MEMBERS
+                    else f"{archive} has more than {MAX_MEMBERS:,} files: split it"
                 )
+            if reason is not None:
+                rejected.append(RejectedEntry("image", place, reason))
+                continue
             seen.add(member.name)
             target = folder / member.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with content, target.open("wb") as file:
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file = target.open("wb")
+            except OSError as error:
+                if error.errno not in NAMES:
+                    raise
+                rejected.append(RejectedEntry("image", place, f"cannot be written: {error.strerror}"))
+                continue
+            with content, file:
                 shutil.copyfileobj(_Limited(content, member), file)
     except (*DAMAGES, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # of the disk, not of the archive
@@ -82,13 +102,22 @@ def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:
                     member = Member(info.filename, info.file_size, "a link" if link else reason)
                     yield member, BytesIO() if member.reason else packed.open(info)
     else:
-        with closing(tarfile.open(archive)) as tar:
+        with closing(tarfile.open(archive, tarinfo=_Header)) as tar:
             for entry in tar:
                 if not entry.isdir():
                     content = tar.extractfile(entry) if entry.isreg() else None
                     reason = None if content else "no regular file, such as a link or a device"
                     yield Member(entry.name, entry.size, reason), content or BytesIO()
             _check_end(tar)
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar; a long name or values in a further header are read at once, so its size is limited."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        if self.size > MAX_HEADER and self.type in HEADERS:
+            raise tarfile.ReadError(f"a header of {self.size} bytes, at most {MAX_HEADER} are read")
+        return super()._proc_member(tar)  # type: ignore[misc]
 
 
 def _check_end(tar: tarfile.TarFile) -> None:
@@ -107,6 +136,10 @@ def _unsafe(member: Member, seen: set[str]) -> str | None:
         return "a path outside the archive"
     if "\\" in member.name or "\0" in member.name:
         return "a name with a backslash or a zero byte"
+    if not is_utf8(member.name):
+        return NOT_UTF8
+    if len(path.parts) > MAX_LEVELS or max(len(part.encode()) for part in path.parts) > MAX_NAME:
+        return f"in more than {MAX_LEVELS - 1} folders, or a name of more than {MAX_NAME} bytes"
     if member.name in seen:
         return "a name that occurs twice; the first file is kept"
     if member.size > MAX_MEMBER:

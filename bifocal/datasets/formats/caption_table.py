@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,21 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
 from bifocal.datasets.formats.entries import read_entries, shown
-from bifocal.datasets.formats.folder import Folder
+from bifocal.datasets.formats.folder import TABLES, Folder
 from bifocal.datasets.tables import typed_texts
 
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = TABLES
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MAX_FIELD = 2**31 - 1
 MAX_BYTES = 2 * 2**30
 """Bytes of a table, unpacked: they are in memory at once."""
-MAX_ROWS = 5_000_000
+MAX_ROWS, MAX_COLUMNS = 5_000_000, 1_000
+MAX_DECODED = 2**30
+"""Bytes of the decoded values of a Parquet table: the same value in many rows takes little space in its file."""
 KNOWN = {
     "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo"),
     "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "title", "alt_text",
@@ -59,6 +63,19 @@ class CaptionTable:
         """List a line that is not a row."""
         self.rejected.append(RejectedEntry("caption", place, reason))
 
+    def __post_init__(self) -> None:
+        if len(self.columns) > MAX_COLUMNS:
+            raise ValueError(f"{self.path} has {len(self.columns):,} columns, at most {MAX_COLUMNS:,} are read")
+
+    def add(self, place: str, row: dict[str, Any]) -> None:
+        """Append a row, whose further names become columns; list it if the table would have too many of them."""
+        new = list(row) if len(row) > MAX_COLUMNS else [name for name in row if name not in self.columns]
+        if len(self.columns) + len(new) > MAX_COLUMNS:
+            self.reject(place, f"{len(new):,} further columns, and a table has at most {MAX_COLUMNS:,}")
+            return
+        self.columns += new
+        self.rows.append((place, row))
+
     def set_types(self, columns: Sequence[str]) -> None:
         """Turn columns of a text table into numbers, days or times if all of their fields are; others have types."""
         if not self.delimiter:
@@ -79,10 +96,13 @@ def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: expected one row per caption")
     _check_size(path, path.stat().st_size)
-    if path.suffix.lower() == ".parquet":
-        return _read_parquet(path)
-    text = _decode(path, encoding)
-    return _read_json_lines(path, text) if path.suffix.lower() == ".jsonl" else _read_delimited(path, text)
+    try:
+        if path.suffix.lower() == ".parquet":
+            return _read_parquet(path)
+        text = _decode(path, encoding)
+        return _read_json_lines(path, text) if path.suffix.lower() == ".jsonl" else _read_delimited(path, text)
+    except MemoryError as error:
+        raise ValueError(f"{path} needs more memory than this machine has: split it, and the images with it") from error
 
 
 def _check_size(path: Path, size: int, rows: int = 0) -> None:
@@ -121,7 +141,7 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
         lines = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
             header = [name.strip() for name in next(lines)]
-            duplicates = sorted({name for name in header if header.count(name) > 1})
+            duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
             if duplicates:
                 raise ValueError(f"{path}: two columns are called {duplicates[0]!r}: rename one of them")
             table = CaptionTable(path, header, delimiter=delimiter)
@@ -178,8 +198,7 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
                 place, f'a JSON {type(row).__name__}, expected an object such as {{"image": ..., "caption": ...}}'
             )
             continue
-        table.columns += [name for name in row if name not in table.columns]
-        table.rows.append((place, row))
+        table.add(place, row)
     if not table.rows:
         raise ValueError(f"{path} has no line with a JSON object: expected one object per line")
     return table
@@ -190,11 +209,24 @@ def _read_parquet(path: Path) -> CaptionTable:
         described = pq.read_metadata(path)
         unpacked = sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
         _check_size(path, unpacked, described.num_rows)
-        content = pq.read_table(path)
+        table = CaptionTable(path, described.schema.to_arrow_schema().names)
+        batches = pq.ParquetFile(path).iter_batches()
+        if sum(_decoded_bytes(column) for batch in batches for column in batch.columns) > MAX_DECODED:
+            raise ValueError(f"{path} has values of more than {MAX_DECODED // 2**20:,} MiB: split it")
+        rows = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet table: {error}") from error
-    rows = [(f"{path.name}, row {number}", row) for number, row in enumerate(content.to_pylist(), start=1)]
-    return CaptionTable(path, content.column_names, rows)
+    table.rows = [(f"{path.name}, row {number}", row) for number, row in enumerate(rows, start=1)]
+    return table
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    if isinstance(column, pa.ListArray | pa.LargeListArray):
+        return int(column.nbytes) + _decoded_bytes(column.flatten())
+    if isinstance(column, pa.DictionaryArray) and column.dictionary.type in (pa.string(), pa.large_string()):
+        lengths = pc.binary_length(column.dictionary).take(column.indices)
+        return int(column.nbytes) + int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
+    return int(column.nbytes)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, RejectedEntry
 from bifocal.datasets.formats.entries import placed, read_entries, read_id, read_text, read_whole, shown
+from bifocal.onnx.files import parse_json
 
 CHUNK = 1 << 16
 """Characters of a streamed file that are read together."""
@@ -98,6 +99,8 @@ def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
                 # The separator, or the end of the list, must be there too.
                 rest = text[end:].lstrip()
                 separator = rest[0]
+            except RecursionError as error:
+                raise ValueError(f"{path} is not JSON: {error}") from error
             except (ValueError, IndexError) as error:
                 more = file.read(CHUNK)
                 if not more:
@@ -124,8 +127,8 @@ def _parse_json(path: Path, corpus: str) -> Any:
     if not path.is_file():
         raise ValueError(f"{corpus} needs {path}: no such file")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return parse_json(path.read_bytes())
+    except (ValueError, MemoryError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
 
 

@@ -1,6 +1,5 @@
 """Captions beside each image: ``photo.txt`` with one caption per line, or ``photo.json`` as img2dataset writes it."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -8,8 +7,11 @@ from typing import Any
 from bifocal.datasets.base import RejectedEntry
 from bifocal.datasets.formats.caption_table import CaptionTable
 from bifocal.datasets.formats.folder import Folder
+from bifocal.onnx.files import open_regular, parse_json
 
 SUFFIXES = (".txt", ".json")
+MAX_BYTES = 2**20
+"""Bytes of a file beside an image."""
 KEYS = ("caption", "text", "captions", "texts")
 """Keys of a caption, or of a list of captions, in a JSON file."""
 
@@ -20,23 +22,22 @@ def read_sidecars(folder: Folder) -> CaptionTable:
     In a JSON file, ``caption`` or ``text`` is the caption unless there is a text file; other values are metadata.
     """
     root, table = folder.root, CaptionTable(folder.root, ["image", "caption"])
-    beside = {name for name in (*folder.texts, *folder.others) if name.endswith(SUFFIXES)}
+    parts = ((*name.rpartition("."), name) for name in sorted((*folder.texts, *folder.others)))
+    beside = {stem + dot + suffix.lower(): name for stem, dot, suffix, name in parts}
     for image in folder.images:
         stem = image.rpartition(".")[0]
-        if beside.isdisjoint((f"{stem}.txt", f"{stem}.json")):
-            continue
+        text, values = (beside.get(stem + suffix) for suffix in SUFFIXES)
         row: dict[str, Any] = {}
         try:
-            row |= _metadata(root / f"{stem}.json") if f"{stem}.json" in beside else {}
-            lines = _lines(root / f"{stem}.txt") if f"{stem}.txt" in beside else None
+            row |= _metadata(root / values) if values is not None else {}
+            lines = _lines(root / text) if text is not None else None
         except ValueError as error:
             table.reject(stem, str(error))
             continue
         captions = [row.pop(key) for key in KEYS if key in row]
         if lines is None and not captions:
             continue
-        table.columns += [name for name in row if name not in table.columns]
-        table.rows.append((image, row | {"image": image, "caption": lines if lines is not None else captions[0]}))
+        table.add(image, row | {"image": image, "caption": lines if lines is not None else captions[0]})
     return table
 
 
@@ -49,16 +50,24 @@ def unused_sidecars(root: Path, texts: Sequence[str], images: Sequence[str]) -> 
 
 
 def _lines(path: Path) -> list[str]:
+    return [line for line in _text(path).splitlines() if line.strip()]
+
+
+def _text(path: Path) -> str:
     try:
-        return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        with open_regular(path, MAX_BYTES) as file:
+            return file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path.name} is not UTF-8 text: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def _metadata(path: Path) -> dict[str, Any]:
+    text = _text(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise ValueError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} has a JSON {type(value).__name__}, expected an object with a caption")

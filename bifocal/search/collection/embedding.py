@@ -11,7 +11,8 @@ import numpy as np
 
 from bifocal.datasets.prefetch import prefetch
 from bifocal.onnx.encoders import Array
-from bifocal.onnx.files import model_hash
+from bifocal.onnx.files import model_hash, open_regular
+from bifocal.onnx.images import MAX_BYTES
 from bifocal.onnx.metadata import COLORS
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
@@ -185,7 +186,8 @@ class _Run:
             return Embedded(Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None)
         path = self.settings.source.open(entry)  # a failed download is not a fault of the image
         try:
-            file = path.read_bytes()
+            with open_regular(path, MAX_BYTES) as opened:
+                file = opened.read()
             digest = hashlib.sha256(file).hexdigest()
             if digest == self.update.sha256(position):
                 return self._unchanged(position)

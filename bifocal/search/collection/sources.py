@@ -16,16 +16,15 @@ from bifocal.datasets.base import META
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.formats.archives import remove_all_but, unpack
 from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, recognize, tables_in
-from bifocal.datasets.formats.folder import Folder, list_folder
+from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, metadata_table
-from bifocal.onnx.images import open_header
+from bifocal.onnx.files import open_regular
+from bifocal.onnx.images import MAX_BYTES, open_header
 from bifocal.onnx.metadata import date_of
 from bifocal.search.collection.format import DATE, FOLDER, SPLIT, TIME, UNKNOWN, UNPACKED, file_states
 
-ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
-"""Names of a table beside the images, without their suffix."""
 EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, .jsonl, .parquet)"
 
 
@@ -172,6 +171,7 @@ def _with_rows(
     unpacked: bool = False,
 ) -> Source:
     """Return a source with the rows of a table; with ``listed``, it has only images that the rows name."""
+    folder.log_unread()
     column, caption = recognize(table.columns, "image"), recognize(table.columns, "caption")
     if column is None:
         raise ValueError(
@@ -249,7 +249,7 @@ def with_origins(
 def date_taken(file: Path) -> datetime | None:
     """Return the time of a photograph in its EXIF data; None for a file without a valid one."""
     try:
-        with file.open("rb") as opened, open_header(opened) as image:
+        with open_regular(file, MAX_BYTES) as opened, open_header(opened) as image:
             return date_of(image)
-    except (OSError, ValueError):
+    except ValueError:
         return None

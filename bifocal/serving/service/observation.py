@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
+from bifocal.progress import printable
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
@@ -61,7 +63,7 @@ class TextFormatter(RedactingFormatter):
             parts.append(record.getMessage())
         parts += [f"{key}={value}" for key, value in fields.items()]
         # A sentence of a client must not move the cursor, or start another line.
-        line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(parts))
+        line = printable(" ".join(parts))
         return self._redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 

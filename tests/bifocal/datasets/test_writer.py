@@ -6,9 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.writer import validate_corpus
 from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
 
@@ -26,6 +30,23 @@ def test_valid_corpus_is_written_completely(tmp_path, corpus):
 def test_corpus_without_phrases_has_an_empty_table(tmp_path, corpus):
     write_dataset(tmp_path, "Custom", replace(corpus, phrases=[]), **SETTINGS)
     assert read_dataset(tmp_path).split("train").phrases.empty
+
+
+@given(path=st.lists(st.sampled_from(["..", "val", "link", "a.jpg", "secret.jpg", "loop"]), min_size=1, max_size=4))
+def test_no_path_of_a_corpus_leads_out_of_its_root(tmp_path_factory, path):
+    root = tmp_path_factory.mktemp("corpus")
+    (root / "images" / "val").mkdir(parents=True)
+    for file in (root / "secret.jpg", root / "images" / "val" / "a.jpg"):
+        Image.new("RGB", (WIDTH, HEIGHT)).save(file)
+    (root / "images" / "link").symlink_to("..")
+    (root / "images" / "loop").symlink_to("loop")
+    (root / "images" / "a.jpg").symlink_to(root / "secret.jpg")
+    corpus = Corpus(root / "images", [ImageEntry("1", "/".join(path), "val")], [CaptionEntry(1, "1", "a dog")])
+    valid, files = validate_corpus(corpus, root / "copies", 10_000)
+    copies = [file.relative_to(root / "copies").as_posix() for file in (root / "copies").rglob("*") if file.is_file()]
+    assert copies == [image.path for image in valid.images]
+    assert len(valid.images) == len(files) == ("/".join(path) == "val/a.jpg")
+    assert len(valid.rejected) >= (not valid.images)
 
 
 def test_identical_file_in_two_splits_is_leakage(tmp_path, corpus, photograph, capsys):

@@ -97,3 +97,45 @@ def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch:
         (tmp_path / name).write_bytes(bomb.read_bytes()[:100])
         with pytest.raises(ValueError, match="is damaged or not an archive"):
             unpack(tmp_path / name, tmp_path / "out")
+
+
+def test_a_header_without_limit_is_not_read(tmp_path: Path) -> None:
+    archive = tmp_path / "header.tar"
+    for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+        info = tarfile.TarInfo("0.jpg")
+        info.type, info.size = kind, 3 * 2**30
+        archive.write_bytes(info.tobuf(tarfile.GNU_FORMAT))
+        with pytest.raises(ValueError, match=r"(?s)header\.tar is damaged .*a header of 3221225472 bytes"):
+            unpack(archive, tmp_path / "out")
+
+
+def test_empty_and_skipped_files_count_towards_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.datasets.formats.archives.SLACK", 2**20)
+    archive = tmp_path / "many.tgz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for number in range(2_000):
+            add(tar, f"{number}", b"")
+    with pytest.raises(ValueError, match="200 times its own size: this is not an archive of photographs"):
+        unpack(archive, tmp_path / "out")
+    monkeypatch.setattr("bifocal.datasets.formats.archives.MAX_MEMBERS", 9)
+    with pytest.raises(ValueError, match=r"many\.tgz has more than 9 files: split it"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_names_that_no_folder_can_have_are_members_faults(tmp_path: Path) -> None:
+    names = ["a/" * 40 + "deep.jpg", "n" * 300 + ".jpg", "a", "a/b.jpg", "last.jpg", "\udce9.jpg"]
+    with tarfile.open(tmp_path / "names.tar", "w") as tar:
+        for name in names:
+            add(tar, name, b"x")
+    with zipfile.ZipFile(tmp_path / "names.zip", "w") as packed:
+        for name in names[:-1]:
+            packed.writestr(name, b"x")
+    for archive in ("names.tar", "names.zip"):
+        rejected = {
+            entry.entry.partition(": ")[2]: entry.reason for entry in unpack(tmp_path / archive, tmp_path / archive[6:])
+        }
+        assert {path.name for path in (tmp_path / archive[6:]).iterdir()} == {"a", "last.jpg"}
+        assert [rejected[name].partition(",")[0] for name in names[:2]] == ["in more than 31 folders"] * 2
+        assert rejected["a/b.jpg"].startswith("cannot be written: ")
+        assert rejected.get(r"\xe9.jpg", "its name is not UTF-8: rename it") == "its name is not UTF-8: rename it"
+        assert len(rejected) == len(names) - 2 - (archive == "names.zip")

@@ -1,10 +1,13 @@
 """The files of a folder, without the pictures that this package wrote into it."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bifocal.datasets.formats.folder import folder_of_names, list_folder
+from bifocal.datasets.formats.folder import folder_of_names, is_utf8, list_folder
 
 
 def write(root: Path, *names: str) -> None:
@@ -34,3 +37,36 @@ def test_pictures_of_runs_and_of_copies_of_the_page_are_left_out(tmp_path: Path,
     write(tmp_path, "artifacts/collection/items")  # the folder itself is a run, such as a clone after 'make repro'
     assert list_folder(tmp_path).images == [name for name in images if not name.startswith(("artifacts", "page"))]
     assert folder_of_names(tmp_path, named(tmp_path)) == list_folder(tmp_path)
+
+
+@given(names=st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=4))
+def test_no_bytes_of_a_name_stop_the_list(tmp_path_factory: pytest.TempPathFactory, names: list[bytes]) -> None:
+    root = tmp_path_factory.mktemp("names")
+    write(root, "ok.jpg")
+    written = {name for name in names if not {b"/"[0], 0} & {*name} and not name.startswith(b".")}
+    for name in written:
+        Path(os.fsdecode(os.path.join(os.fsencode(root), name + b".jpg"))).touch()  # noqa: PTH118 - bytes
+    found = list_folder(root)
+    valid = {name.decode() + ".jpg" for name in written if is_utf8(os.fsdecode(name))} | {"ok.jpg"}
+    assert set(found.images) == valid
+    assert len(found.rejected()) == len(written | {b"ok"}) - len(valid)
+    "".join([*found.images, *(entry.entry for entry in found.rejected())]).encode()
+
+
+def test_names_that_are_not_utf8_and_deep_folders_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "ok.jpg", "a.dng", "b.CR2", "c", "d.dng", "ok.txt", "x.json", "/".join(150 * ["d"]) + "/deep.jpg")
+    write(tmp_path, os.fsdecode(b"\xe9t\xe9 2003/a.jpg"), os.fsdecode(b"caf\xe9.jpg"))
+    found = list_folder(tmp_path)
+    assert found.images == ["ok.jpg"]
+    deep = "/".join(101 * ["d"])
+    utf8 = "its name is not UTF-8: rename it"
+    assert found.left_out == [
+        (r"\xe9t\xe9 2003", utf8), (r"caf\xe9.jpg", utf8), (deep, "in more than 100 folders: move it up"),
+    ]  # fmt: skip
+    found.log_unread()
+    said = "4 files are not read (.dng, .cr2, without a suffix), such as a.dng: save photographs as JPEG or PNG\n"
+    assert capsys.readouterr().err == said
+    with pytest.raises(ValueError, match=r"\\xe9t\\xe9 2003: its name is not UTF-8: rename it"):
+        list_folder(tmp_path / os.fsdecode(b"\xe9t\xe9 2003"))

@@ -84,7 +84,7 @@ BAD_ROWS: dict[str, tuple[str, str]] = {
     "no image file": ("notes.txt,a text", "not an image in a supported format"),
     "empty file": ("empty.jpg,a text", "the file is empty"),
     "truncated": ("cut.jpg,a text", "cannot be decoded"),
-    "a pipe": ("pipe.jpg,a text", "a named pipe, expected a file"),
+    "a pipe": ("pipe.jpg,a text", "a named pipe or a device, expected a file"),
     "loop of links": ("loop.jpg,a text", "symbolic links"),
     "bomb of pixels": ("huge.png,a text", "more than max_pixels"),
     "a text in place of an image": ("fake.jpg,a text", "not an image in a supported format"),

@@ -1,5 +1,6 @@
 """A hostile folder: links that lead out of it, and tables that would fill the memory."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +52,21 @@ def test_tables_above_the_limits_are_not_read(tmp_path: Path) -> None:
         file.truncate(3 * 2**30)  # sparse
     with pytest.raises(ValueError, match="3,072 MiB and 0 rows, more than 2,048 MiB"):
         read_caption_table(tmp_path / "captions.csv")
+
+
+def test_wide_tables_and_values_that_repeat_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.datasets.formats.caption_table.MAX_DECODED", 2**27)
+    path = tmp_path / "captions.csv"
+    path.write_text(",".join(f"column {number}" for number in range(100_000)) + "\n")
+    with pytest.raises(ValueError, match=r"captions.csv has 100,000 columns, at most 1,000 are read"):
+        read_caption_table(path)
+    lines = [json.dumps({"image": "0.jpg"} | {f"{row} {number}": 1 for number in range(400)}) for row in range(9)]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    table = read_caption_table(tmp_path / "captions.jsonl")
+    assert (len(table.rows), len(table.columns), len(table.rejected)) == (2, 801, 7)
+    dictionary = pa.DictionaryArray.from_arrays(np.zeros(1_000_000, np.int8), ["x" * 400])
+    lists = pa.ListArray.from_arrays([0, 1_000_000], dictionary)
+    for column in (dictionary, lists):
+        pq.write_table(pa.table({"caption": column}), tmp_path / "captions.parquet")
+        with pytest.raises(ValueError, match=r"captions.parquet has values of more than 128 MiB: split it"):
+            read_caption_table(tmp_path / "captions.parquet")

@@ -1,0 +1,47 @@
+"""Files beside images: their suffix in any case, and files that must not be read as a whole."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bifocal.datasets.formats.caption_table import CaptionTable
+from bifocal.datasets.formats.folder import list_folder
+from bifocal.datasets.formats.sidecars import read_sidecars
+
+
+def read(root: Path, image: str = "0.JPG") -> CaptionTable:
+    (root / image).touch()
+    return read_sidecars(list_folder(root))
+
+
+@pytest.mark.parametrize("suffix", ["txt", "TXT", "Txt"])
+def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"0.{suffix}").write_text("a dog\n")
+    (tmp_path / f"0.{suffix.replace('txt', 'json').replace('TXT', 'JSON').replace('Txt', 'Json')}").write_text(
+        '{"year": 3}'
+    )
+    assert read(tmp_path).rows == [("0.JPG", {"image": "0.JPG", "caption": ["a dog"], "year": 3})]
+
+
+def test_files_that_cannot_be_a_caption_are_listed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "0.txt")
+    with (tmp_path / "1.json").open("wb") as file:
+        file.truncate(8 * 2**30)  # sparse
+    (tmp_path / "2.json").write_text("[" * 100_000)
+    (tmp_path / "3.json").write_text(json.dumps({f"key {number}": 1 for number in range(20_000)} | {"caption": "a"}))
+    (tmp_path / "4.txt").write_bytes(b"\xff")
+    (tmp_path / "5.txt").write_text("a dog")
+    for number in range(6):
+        table = read(tmp_path, f"{number}.jpg")
+    assert [row["caption"] for _, row in table.rows] == [["a dog"]]
+    reasons = {entry.entry: entry.reason for entry in table.rejected}
+    for entry, reason in {
+        "0": "0.txt: a named pipe or a device, expected a file",
+        "1": "1.json: too large: a file of 8589934592 bytes, at most 1048576 are accepted",
+        "2": "2.json is not JSON: maximum recursion depth",
+        "3.jpg": "further columns, and a table has at most 1,000",
+        "4": "4.txt is not UTF-8 text",
+    }.items():
+        assert reason in reasons[entry]
