@@ -6,6 +6,7 @@ import sys
 import click
 
 from benchmarks import render as tables
+from benchmarks.common import ROOT
 
 
 @click.group()
@@ -37,10 +38,10 @@ def run(name: str, arguments: tuple[str, ...]) -> None:
 @main.command()
 @click.option("--check", is_flag=True, help="Write nothing; fail if a table is out of date.")
 def render(check: bool) -> None:
-    """Write the tables of results in benchmarks/README.md, and the table of systems in README.md."""
+    """Write the tables of results in README.md, benchmarks/README.md and docs/*.md."""
     pages = {page: text for page, text in tables.render().items() if page.read_text() != text}
     if check and pages:
-        names = ", ".join(str(page.relative_to(tables.FRONT_PAGE.parent)) for page in pages)
+        names = ", ".join(str(page.relative_to(ROOT)) for page in pages)
         raise click.ClickException(f"out of date: {names}; run 'python -m benchmarks render'")
     for page, text in pages.items():
         page.write_text(text)

@@ -1,4 +1,4 @@
-"""The pages of both leaderboards: means over seeds, differences to the first row, gains, and the chosen values."""
+"""The records of both leaderboards: means over seeds, differences to the first row, gains, and the chosen values."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.common import measured
-from benchmarks.tuning import Search, Trial, Tuned, difference
+from benchmarks.tuning import Trial, Tuned, difference
 
 RECALLS = tuple(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10))
 SCENES = (*RECALLS, "recall sum", "pointing", "NDCG", "minutes")
@@ -31,70 +31,41 @@ class Row:
     values: Mapping[str, Any]
 
 
-def scenes(results: Results, search: Search, differs: Mapping[str, str], chance: Mapping[str, float]) -> str:
-    """Return the page of drawn scenes; systems without a finished training are named below the table."""
+def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, float]) -> str:
+    """Return the record of drawn scenes; systems without a finished training are named below the table."""
     devices = sorted({one["device"] for tuned in results.values() for one in tuned.seeds.values()})
     floor = [_cell([chance[measure]] if measure in chance else []) for measure in SCENES]
     parts = [
-        "# Leaderboard",
-        "Small twins of the systems on the drawn scenes, test split; written by `make leaderboard`. "
-        f"{measured()} Every system has the same search of {len(search.trials)} trials, in "
-        "[leaderboard.yaml](../benchmarks/quality/leaderboard.yaml); the validation images chose the trial. One row is "
-        "one choice, trained with each seed: mean and standard deviation. R@K, pointing accuracy and NDCG in percent. "
-        "The difference is the recall sum less the first row's, with a 95 % interval of a bootstrap over the test "
-        f"images. Minutes are CPU time of one training; device: {', '.join(devices)}.",
+        "# Leaderboard on drawn scenes",
+        f"{measured()} Device: {', '.join(devices)}.",
         table(results, differs, SCENES, ["chance; the image center", "-", "-", *floor, "-"]),
-        "[Drawn scenes](leaderboard_analysis.md#drawn-scenes) describes the effect of the tuning. It compares the "
-        "order of the systems here and in the papers.",
         *_missing(results),
         "## Chosen values",
-        "Factors of the values of the recipe, and the measure of the validation images: the recall sum, or NDCG for "
-        "systems without a text encoder.",
         choices(results),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def photographs(rows: Sequence[Row], results: Results, search: Search, published: Sequence[Any]) -> str:
-    """Return the page of photographs."""
+def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any]) -> str:
+    """Return the record of photographs."""
     differs = {row.name: row.differs for row in rows}
     systems, changes = (
         {row.name: results[row.name] for row in rows if row.group == group} for group in ("systems", "parts")
     )
-    elsewhere = [
-        f"| {entry['system']} | {entry['features']} | {entry['caption']} | {entry['image']} |" for entry in published
-    ]
+    elsewhere = [["system", "features or data", "caption R@1", "image R@1"]]
+    elsewhere += [[str(entry[key]) for key in ("system", "features", "caption", "image")] for entry in published]
     parts = [
         "# Leaderboard on photographs",
-        "Flickr8k: 6,000 training images; R@K in percent on the 1,000 images of the dev list with 5,000 captions, "
-        f"which also choose the epoch; written by `make leaderboard-flickr8k`. {measured()} All rows have the same "
-        f"stored features. Every system has the same search of {len(search.trials)} trials, in "
-        "[leaderboard_flickr8k.yaml](../benchmarks/quality/leaderboard_flickr8k.yaml), on images of the training list "
-        "alone. One row is one choice, trained with each seed: mean and standard deviation. The difference is the "
-        "recall sum less the first row's, with a 95 % interval of a bootstrap over the images. The corrected sum has "
-        "the biases of the stored bank, see [hubness](little_data.md#hubness). NDCG, in percent, measures images found "
-        "by images against tf-idf of their captions, as in the paper of semantic retrieval. Minutes are CPU time of "
-        "one training on one thread. A query is one caption against 1,000 images on one thread.",
-        "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
-        "the paper.",
+        measured(),
         table(systems, differs, PHOTOGRAPHS),
-        "[Photographs](leaderboard_analysis.md#photographs) describes the effect of the tuning. It compares the order "
-        "of the systems here and in the papers.",
         "## Chosen values",
-        "Factors of the values in the file of the rows, and the recall sum of the held-out images.",
         choices(systems),
         "## Changes of the baseline",
-        "The baseline is the quick combination with the mean cell in place of SMILE's attention; each row below it "
-        "changes one part of the baseline. All have the values chosen for the quick combination.",
         table(changes, differs, PHOTOGRAPHS),
-        "Gain: recall sum less the recall sum of the baseline, seed by seed; mean and standard deviation.",
         gain_table(results, [QUICK, *(name for name in changes if name != BASELINE)]),
         *_missing(results),
         "## Published elsewhere",
-        "**Not comparable with the table above**: values of the papers on the test list, with other features and other "
-        "training data, none measured here. The zero-shot line shows what a model trained on 400 million pairs gives "
-        "without any training on this data.",
-        "| system | features or data | caption R@1 | image R@1 |\n| --- | --- | --- | --- |\n" + "\n".join(elsewhere),
+        _table(elsewhere),
     ]
     return "\n\n".join(parts) + "\n"
 

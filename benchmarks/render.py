@@ -1,30 +1,33 @@
-"""Rendered tables: an overview in ``benchmarks/README.md``, the systems in the ``README.md`` of the repository."""
+"""Tables of pages that are rendered from results: ``python -m benchmarks render``.
+
+A page has ``<!-- rendered by 'python -m benchmarks render' from SOURCE: WHAT -->`` before a table. WHAT names columns
+of a table of a record, or the beginning of names in a JSON file; ``; without A, B`` leaves out rows of a record.
+"""
 
 import ast
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common import RESULTS, Result, read_results
+from benchmarks.common import RESULTS, ROOT, Result, read_results
 from benchmarks.measures import measure_hash
 from bifocal.version import __version__
 
-README = Path(__file__).with_name("README.md")
-FRONT_PAGE = README.parents[1] / "README.md"
-LEADERBOARD = README.parents[1] / "docs" / "leaderboard.md"
-BEGIN = "<!-- rendered by 'python -m benchmarks render' from {source} -->\n"
-END = "<!-- end of the rendered part -->\n"
+PART = re.compile(
+    r"(<!-- rendered by 'python -m benchmarks render' from ([^\s:]+)(?:: ([^;\n]*?))?(?:; without ([^\n]*?))? -->\n)"
+    r".*?(?=<!-- end of the rendered part -->\n)",
+    re.DOTALL,
+)
 OLDER = ", before its measure changed"
 """After the date of a value that other code of the metrics gave."""
 GROUPS = ("speed", "quality", "robustness")
-COLUMNS = ("system", "differs from the paper", "caption R@1", "image R@1", "pointing", "NDCG")
-OMITTED = ("WSABIE", "order-free")
-"""Columns of the leaderboard on the front page, and rows that are not there."""
 
 
 def benchmarks() -> dict[str, str]:
     """Return the question of each benchmark by its name: the first line of its docstring."""
     questions = {}
     for group in GROUPS:
-        for file in sorted(README.parent.glob(f"{group}/*.py")):
+        for file in sorted(Path(__file__).parent.glob(f"{group}/*.py")):
             docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
             question = docstring.partition("\n")[0]
             if question.endswith("?"):
@@ -34,26 +37,35 @@ def benchmarks() -> dict[str, str]:
 
 def render() -> dict[Path, str]:
     """Return the text of each page with new tables."""
-    return {
-        README: _fill(README, "results/*.json", overview(RESULTS)),
-        FRONT_PAGE: _fill(FRONT_PAGE, "docs/leaderboard.md", systems_table(LEADERBOARD.read_text())),
-    }
+    pages = (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    return {page: PART.sub(_rendered, page.read_text()) for page in pages}
 
 
-def _fill(page: Path, source: str, table: str) -> str:
-    begin = BEGIN.format(source=source)
-    head, _, rest = page.read_text().partition(begin)
-    _, _, tail = rest.partition(END)
-    return f"{head}{begin}\n{table}\n{END}{tail}"
+def _rendered(part: re.Match[str]) -> str:
+    begin, source, what, omitted = part.groups()
+    if what is None:
+        table = overview(RESULTS)
+    elif source.endswith(".json"):
+        found = [result for result in read_results(ROOT / source) if result.name.startswith(what)]
+        rows = [f"|{result.name.removeprefix(what).strip()}|{_value(result)}|" for result in found]
+        table = "\n".join(["|measured|value|", "|---|---|", *rows]) + "\n"
+    else:
+        table = columns_of((ROOT / source).read_text(), what.split(", "), (omitted or "").split(", "))
+    return f"{begin}\n{table}\n"
 
 
-def systems_table(page: str) -> str:
-    """Return ``COLUMNS`` of the first table of the leaderboard's page, without the rows ``OMITTED``."""
-    lines = page[page.index(f"| {COLUMNS[0]} |") :].partition("\n\n")[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    places = [rows[0].index(column) for column in COLUMNS]
-    shown = [[row[place] for place in places] for row in rows if row[0] not in OMITTED]
-    return "".join(f"| {' | '.join(row)} |\n" for row in shown)
+def columns_of(text: str, columns: Sequence[str], omitted: Sequence[str] = ()) -> str:
+    """Return some columns of the first table that has them all, without some rows.
+
+    Raises:
+        ValueError: no table of the text has the columns.
+    """
+    for block in text.split("\n\n"):
+        head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() or [""])
+        if set(columns) <= set(head):
+            shown = [[row[head.index(name)] for name in columns] for row in [head, *rows] if row[0] not in omitted]
+            return "".join(f"|{'|'.join(row)}|\n" for row in shown)
+    raise ValueError(f"no table has the columns {', '.join(columns)}")
 
 
 def overview(results: Path) -> str:

@@ -1,6 +1,6 @@
 """Make the pictures of the documentation in docs/pictures.
 
-    python -m docs.make_pictures                 # the drawings: the pipeline, the rooms and the six models
+    python -m docs.make_pictures                 # the drawings: the pipeline, the rooms, the six models, plots
     python -m docs.make_pictures --run FOLDER    # also the report, from the run of 'make repro' in FOLDER
 
 ``tests/docs/test_pictures.py`` draws the drawings again, and compares the inputs of the other pictures, which are in
@@ -20,6 +20,7 @@ import yaml
 from docs.drawing.models import MODELS
 from docs.drawing.pipeline import pipeline_drawing
 from docs.drawing.report import first_page
+from docs.drawing.results import result_drawings
 from docs.drawing.rooms import rooms_drawing
 
 ROOT = Path(__file__).parents[1]
@@ -54,10 +55,8 @@ PLOTS = ("year.png",)
 
 def drawings() -> dict[str, str]:
     """Return the SVG of each drawing by its file name."""
-    return {
-        f"{name}.svg": text
-        for name, text in ({"pipeline": pipeline_drawing(), "rooms": rooms_drawing()} | MODELS).items()
-    }
+    named = {"pipeline": pipeline_drawing(), "rooms": rooms_drawing()} | MODELS | result_drawings()
+    return {f"{name}.svg": text for name, text in named.items()}
 
 
 def inputs(picture: str) -> dict[str, str]:

@@ -3,8 +3,9 @@
     python -m benchmarks run quality.compositionality [--only SMILE BEAN] [--set prepare_dataset.corpus.train=400]
 
 Trains the systems of quality.leaderboard on twin scenes, which share the words of their captions, and writes
-docs/compositionality.md. Each system chooses between a caption of the test split and its minimal edits, given the image
-(evaluator ``Compositionality``). Trainings are kept in runs/compositionality: run the command again to continue.
+docs/records/compositionality.md: then run 'python -m benchmarks render'. Each system chooses between a caption of the
+test split and its minimal edits, given the image (evaluator ``Compositionality``). Trainings are kept in
+runs/compositionality: run the command again to continue.
 """
 
 import argparse
@@ -72,18 +73,12 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page of the results."""
+    """Return the record of the results."""
     missing = [name for name in TEXTS if name not in results]
     parts = [
         "# Compositionality",
-        "Twin scenes share the words of their captions: 2,000 training images, 400 test images with 2,000 captions. "
-        "Accuracy, in percent, of choosing a caption over its minimal edit, given the image, with 95 % intervals of a "
-        "bootstrap over images. Chance is 50. Exchanged attributes and nouns, and shuffled words, keep all words; "
-        "relation, count and negation change one or exchange two. R@1 ranks all 400 images, where a bag of words "
-        "cannot tell an image from its twin. The systems are rows of the [leaderboard](leaderboard.md), one seed "
-        f"each. Written by `python -m benchmarks run quality.compositionality`. {measured()}",
+        measured(),
         table(results),
-        "[Why](leaderboard_analysis.md#word-order)",
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -107,12 +102,12 @@ def summarize(results: Mapping[str, Mapping[str, Any]]) -> Report:
 
 
 def main() -> None:
-    """Train the systems that are not trained yet, and write the page."""
+    """Train the systems that are not trained yet, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=list(TEXTS), default=list(TEXTS))
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--home", type=Path, default=HOME)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "compositionality.md")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "records" / "compositionality.md")
     options = parser.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")

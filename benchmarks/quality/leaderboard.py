@@ -2,11 +2,11 @@
 
     python -m benchmarks run quality.leaderboard [--only SMILE BEAN] [--minutes 60] [--trials 1] [--seeds 1] [--jobs 4]
 
-Trains small twins of the systems and writes docs/leaderboard.md. Every system has the same search, of leaderboard.yaml:
-the trial with the best validation images is trained with several seeds and measured on the test images. Finished
-trainings are kept in runs/leaderboard, and none starts after --minutes: run the command again to continue. Twins share
-artifacts with equal parameters and inputs. With --jobs, so many trainings run at once, each on one thread of the CPU,
-or on the GPU. Minutes are CPU time of one training.
+Trains small twins of the systems and writes docs/records/leaderboard.md: then run 'python -m benchmarks render'. Every
+system has the same search, of leaderboard.yaml: the trial with the best validation images is trained with several seeds
+and measured on the test images. Finished trainings are kept in runs/leaderboard, and none starts after --minutes: run
+the command again to continue. Twins share artifacts with equal parameters and inputs. With --jobs, so many trainings
+run at once, each on one thread of the CPU, or on the GPU. Minutes are CPU time of one training.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, default=1, help="trainings at once")
     arguments.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     arguments.add_argument("--home", type=Path, default=HOME)
-    arguments.add_argument("--output", type=Path, default=ROOT / "docs" / "leaderboard.md")
+    arguments.add_argument("--output", type=Path, default=ROOT / "docs" / "records" / "leaderboard.md")
     options = arguments.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
@@ -76,7 +76,7 @@ def main() -> None:
     results = {name: tune(name, search, measure, end) for name in options.only}
     floor = chance(options.home, options.settings)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(scenes(results, search, file["differs"], floor))
+    options.output.write_text(scenes(results, file["differs"], floor))
     report = Report("quality.leaderboard")
     worst = [
         measures[f"{way} R@1"] / floor[f"{way} R@1"]
@@ -86,9 +86,7 @@ def main() -> None:
         if f"{way} R@1" in measures
     ]
     if worst:
-        report.add(
-            "worst R@1, relative to chance", min(worst), at_least=MIN_TIMES_CHANCE, reference="docs/leaderboard.md"
-        )
+        report.add("worst R@1, relative to chance", min(worst), at_least=MIN_TIMES_CHANCE)
     report.add("wall time of the last call", (time.time() - started) / 60, "min", at_most=MAX_MINUTES)
     report.write()
 

@@ -4,9 +4,10 @@
 
 Every system of leaderboard_flickr8k.yaml has the same search on images of the training list; the best trial is trained
 with several seeds on the whole list, and measured on the dev list. Changes of the baseline have the values chosen for
-the quick combination. Writes docs/leaderboard_flickr8k.md. Finished trainings are kept in runs/leaderboard_flickr8k,
-and none starts after --minutes: run the command again to continue. Each training has one thread, and --jobs run at
-once. The latency measures one caption, from its words to the scores of all images.
+the quick combination. Writes docs/records/leaderboard_flickr8k.md: then run 'python -m benchmarks render'. Finished
+trainings are kept in runs/leaderboard_flickr8k, and none starts after --minutes: run the command again to continue.
+Each training has one thread, and --jobs run at once. The latency measures one caption, from its words to the scores of
+all images.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60 * MAX_HOURS, help="start no training after this time")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at once")
     parser.add_argument("--home", type=Path, default=HOME)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "leaderboard_flickr8k.md")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "records" / "leaderboard_flickr8k.md")
     options = parser.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
@@ -69,7 +70,7 @@ def main() -> None:
         for training in seeds.get(row.name, []):
             if found := measure(training, -math.inf):
                 tuned.chosen, tuned.seeds[training.seed] = training.trial, found
-    text = photographs(rows, results, search, board["published"])
+    text = photographs(rows, results, board["published"])
     options.output.write_text(text)
     print(text)
     report = Report("quality.leaderboard_flickr8k")

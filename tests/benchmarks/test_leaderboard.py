@@ -121,7 +121,7 @@ def test_page_has_means_differences_and_choices() -> None:
         "BEAN": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),
         "WSABIE": Tuned({Trial(): 200.0}),
     }
-    text = scenes(results, SEARCH, FILE["differs"], {"caption R@1": 0.4})
+    text = scenes(results, FILE["differs"], {"caption R@1": 0.4})
     lines = [line for line in text.splitlines() if line.startswith(("| SMILE", "| BEAN", "| WSABIE", "| chance"))]
     assert "| 2 | 50.0 ± 0.0 |" in lines[0]
     assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - |" in lines[0]

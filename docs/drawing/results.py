@@ -1,0 +1,67 @@
+"""Results as dots with their intervals, from the records and the JSON files of the benchmarks."""
+
+import re
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+from benchmarks.common import RESULTS, ROOT, read_results
+from benchmarks.render import columns_of
+
+Dot = tuple[float, float, float]
+"""Value, and the ends of its interval."""
+COLORS = ("#4263eb", "#e8590c", "#868e96")
+LABEL, WIDTH, ROW, TOP = 240, 720, 26, 40
+
+
+def result_drawings() -> dict[str, str]:
+    """Return the SVG of each plot by its name; 6,000 photographs were measured with former recipes."""
+    found = {result.name: result for result in read_results(RESULTS / "quality.first_use.json")}
+    kinds = ("bifocal train", "fast.yaml", "class names")
+    folders = [name.partition(":")[0] for name in found if name.endswith(kinds[0]) and not name.startswith("6")]
+    sums = {folder: [(found[f"{folder}: recall sum, {kind}"].value,) * 3 for kind in kinds] for folder in folders}
+    return {
+        "leaderboard": dots("R@1 on drawn scenes, percent", ("caption", "image"), _recalls("leaderboard"), 100),
+        "leaderboard_flickr8k": dots(
+            "R@1 on Flickr8k, percent", ("caption", "image"), _recalls("leaderboard_flickr8k"), 40
+        ),
+        "few_photographs": dots("Recall sum on the test split, of 600", kinds, sums, 600),
+    }
+
+
+def _recalls(record: str) -> dict[str, list[Dot]]:
+    """Return the R@1 of each system, with the standard deviation over seeds as its interval."""
+    text = (ROOT / "docs" / "records" / f"{record}.md").read_text()
+    rows = {}
+    for line in columns_of(text, ["system", "caption R@1", "image R@1"]).splitlines()[2:]:
+        name, *cells = line.strip("|").split("|")
+        values = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
+        rows[name] = [(value[0], value[0] - sum(value[1:]), value[0] + sum(value[1:])) for value in values if value]
+    return {name: row for name, row in rows.items() if row}
+
+
+def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], end: float) -> str:
+    """Return the SVG of a row of dots per name, from 0 to ``end``."""
+
+    def place(value: float) -> float:
+        return LABEL + (WIDTH - LABEL - 30) * value / end
+
+    bottom = TOP + ROW * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 24}" width="{WIDTH}" '
+        'font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#212529" role="img">',
+        f'<title>{escape(title)}</title><rect width="{WIDTH}" height="{bottom + 24}" rx="6" fill="#ffffff"/>',
+        f'<text x="12" y="22" font-weight="bold">{escape(title)}</text>',
+    ]
+    for number, name in enumerate(series):
+        x = LABEL + 130 + 110 * number
+        parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
+    for tick in (0, end / 4, end / 2, 3 * end / 4, end):
+        parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="#dee2e6"/>')
+        parts.append(f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
+    for number, (name, row) in enumerate(rows.items()):
+        y = TOP + ROW * number + 8
+        parts.append(f'<text x="12" y="{y + 4}">{escape(name)}</text>')
+        for color, (value, low, high) in zip(COLORS, row, strict=False):
+            parts.append(f'<path d="M{place(low):g} {y}H{place(high):g}" stroke="{color}" stroke-width="3"/>')
+            parts.append(f'<circle cx="{place(value):g}" cy="{y}" r="5" fill="{color}"/>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
