@@ -9,7 +9,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError, features
 
 from bifocal.onnx.files import open_regular
-from bifocal.onnx.metadata import TURNS, TooManyPartsError, orientation, srgb_transform, without_metadata
+from bifocal.onnx.metadata import TURNS, LargeImageError, orientation, srgb_transform, without_metadata
 
 # Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
 ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
@@ -95,10 +95,6 @@ class UnsupportedImageError(ValueError):
     """The file has none of the formats."""
 
 
-class LargeImageError(ValueError):
-    """The image is above a limit."""
-
-
 @contextmanager
 def open_header(
     file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES
@@ -127,8 +123,8 @@ def open_header(
             yield image
     except UnidentifiedImageError as error:
         raise UnsupportedImageError(unsupported(file)) from error
-    except (TooManyPartsError, MemoryError) as error:
-        raise LargeImageError(f"too large: {str(error) or 'decoding it needs too much memory'}") from error
+    except MemoryError as error:
+        raise LargeImageError("too large: decoding it needs too much memory") from error
     except ValueError:
         raise
     except Exception as error:  # Pillow's readers raise many exception types on damaged files.
@@ -292,9 +288,10 @@ def _decoded(file: IO[bytes], max_pixels: int | None, side: int | None) -> tuple
     with open_header(file, max_pixels) as image:
         turn = orientation(image)
         if image.format == "TIFF":
-            exif = image.getexif()
-            for tag in list(exif):  # Pillow would turn the image itself, and write its metadata anew
-                del exif[tag]
+            with suppress(Exception):  # Pillow would turn the image itself, and write its metadata anew
+                exif = image.getexif()
+                for tag in list(exif):
+                    del exif[tag]
         if side is not None:
             # draft() has an effect only before the pixels are decoded.
             image.draft(None, (side, side))

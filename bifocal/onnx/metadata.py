@@ -3,7 +3,7 @@
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -27,27 +27,33 @@ PNG, IEND = b"\x89PNG\r\n\x1a\n", b"IEND"
 XMP = b"http://ns.adobe.com/xap/1.0/\0", b"XML:com.adobe.xmp\0"
 """Starts of the XMP data of a JPEG and of a PNG."""
 XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
-TEXT, BYTES, NUMBERS = 2, (1, 7), {1: "B", 3: "H", 4: "I", 5: "I4x", 6: "b", 8: "h", 9: "i", 10: "i4x"}
-"""Types of EXIF values, and the formats of the first number, of a fraction its numerator."""
+ORDERS = {b"II": "<", b"MM": ">"}
+BYTE, TEXTS = 1, (2, 7)
+FORMS = {1: "B", 2: "s", 3: "H", 4: "I", 5: "I4x", 6: "b", 7: "s", 8: "h", 9: "i", 10: "i4x", 11: "f", 12: "d"}
+"""Types of EXIF values, and their formats, of a fraction that of its numerator."""
 TRANSPARENCY = {0: range(2, 3), 2: range(6, 7), 3: range(1, 257)}
 """Valid lengths of a PNG's transparency, by the type of its colors."""
+UNUSED = 65_000
+"""Tag of a TIFF that no program reads."""
 MAX_PARTS, MAX_PROFILE = 10_000, 2**24
 """Segments of a JPEG, or chunks of a PNG that hold no pixels; bytes of a color profile."""
 SPACES = {"RGB": "RGB", "GRAY": "L", "CMYK": "CMYK"}
+"""Modes of Pillow for the spaces of color profiles."""
 TOLERANCE = 4
 """Largest difference of a value in [0, 255] between the colors of a profile and sRGB for a profile of sRGB."""
 COLORS = {"colors": "sRGB"}
 """Entry in the description of vectors whose images were converted to sRGB."""
 
 
-class TooManyPartsError(ValueError):
-    """The file has more than ``MAX_PARTS`` parts."""
+class LargeImageError(ValueError):
+    """The image is above a limit."""
 
 
 def without_metadata(file: IO[bytes]) -> tuple[IO[bytes], dict[str, bytes]]:
     """Return a JPEG or PNG without the parts that have no effect on pixels, and its EXIF, XMP and color profile.
 
-    Other files are returned as they are.
+    A TIFF is its own EXIF block; its entries that lead out of the file, at which Pillow stops, are removed. Other files
+    are returned as they are.
     """
     file.seek(0)
     start = file.read(len(PNG))
@@ -55,40 +61,35 @@ def without_metadata(file: IO[bytes]) -> tuple[IO[bytes], dict[str, bytes]]:
         return _split_png(start + file.read())
     if start.startswith(b"\xff\xd8\xff"):
         return _split_jpeg(start + file.read())
-    return file, {}
+    if start[:4] not in (b"II*\0", b"MM\0*"):
+        return file, {}
+    whole = bytearray(start + file.read())
+    for position in [position for position, _, value in _entries(bytes(whole)) if value is None]:
+        struct.pack_into(f"{ORDERS[start[:2]]}HHII", whole, position, UNUSED, 1, 1, 0)
+    return BytesIO(whole), {"exif": bytes(whole)}
 
 
 def _split_jpeg(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
-    kept, profile, found, position = [data[:2]], list[bytes](), {"exif": b""}, 2
-    for marker, start, end in _jpeg_segments(data):
-        content, position = data[start:end], end
+    kept, profile, found = [data[:2]], list[bytes](), {"exif": b""}
+    position = count = 2
+    while position + 4 <= len(data) and data[position] == 0xFF and count <= MAX_PARTS:
+        marker, start = data[position + 1], position + 4
+        if marker != 0xFF and not 0xC0 <= marker < 0xD0 and marker <= 0xDA:
+            break  # the first scan
+        end = max(start, position + 2 + int.from_bytes(data[position + 2 : start], "big"))
+        position, count, content = (position + 1 if marker == 0xFF else end), count + 1, data[start:end]
         if marker == 0xE1 and content.startswith(b"Exif\0\0"):
             found["exif"] += content[6:] if found["exif"] else content
         elif marker == 0xE1 and content.startswith(XMP[0]):
             found["xmp"] = content
         elif marker == 0xE2 and content.startswith(b"ICC_PROFILE\0"):
             profile.append(content)
-        elif marker in (0xE0, 0xEE) or not 0xE0 <= marker <= 0xFE:  # JFIF and Adobe state the colors
+        elif marker in (0xE0, 0xEE) or marker < 0xE0:  # JFIF and Adobe state the colors
             kept.append(data[start - 4 : end])
-    if profile:
-        found["icc_profile"] = b"".join(part[14:] for part in sorted(profile))
+    if count > MAX_PARTS:
+        raise LargeImageError(f"too large: more than {MAX_PARTS} segments")
+    found["icc_profile"] = b"".join(part[14:] for part in sorted(profile))
     return BytesIO(b"".join((*kept, data[position:]))), found
-
-
-def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield marker, start and end of the segments before the first scan."""
-    position = count = 2
-    while position + 4 <= len(data) and data[position] == 0xFF:
-        marker, start = data[position + 1], position + 4
-        if marker == 0xFF:
-            position += 1
-            continue
-        if marker < 0xC0 or 0xD0 <= marker <= 0xDA:
-            return
-        if (count := count + 1) > MAX_PARTS:
-            raise TooManyPartsError(f"more than {MAX_PARTS} segments")
-        position = max(start, position + 2 + int.from_bytes(data[position + 2 : start], "big"))
-        yield marker, start, position
 
 
 def _split_png(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
@@ -96,67 +97,56 @@ def _split_png(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
     while position + 8 <= len(data) and kind != IEND:
         length, kind = struct.unpack_from(">I4s", data, position)
         chunk, position = data[position : position + 12 + length], position + 12 + length
-        count += kind != b"IDAT"
+        content, count = chunk[8:-4], count + (kind != b"IDAT")
         if count > MAX_PARTS:
-            raise TooManyPartsError(f"more than {MAX_PARTS} chunks")
-        content = chunk[8 : 8 + length]
-        if kind[:1].isupper() or (kind == b"tRNS" and length in TRANSPARENCY.get(data[25], ()) and _is_intact(chunk)):
+            raise LargeImageError(f"too large: more than {MAX_PARTS} chunks")
+        intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big") if kind == b"tRNS" else False
+        if kind[:1].isupper() or (intact and length in TRANSPARENCY.get(data[25], ())):
             kept.append(chunk)
         elif kind == b"eXIf":
-            found["exif"] = b"Exif\0\0" + content
+            found["exif"] = content
         elif kind == b"iTXt" and content.startswith(XMP[1]):
             found["xmp"] = content
         elif kind == b"iCCP":
-            try:
+            with suppress(zlib.error):
                 packed = content.partition(b"\0")[2][1:]
                 found["icc_profile"] = zlib.decompressobj().decompress(packed, MAX_PROFILE)
-            except zlib.error:
-                continue
     return BytesIO(b"".join(kept)), found
 
 
-def _is_intact(chunk: bytes) -> bool:
-    return zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big")
+def _entries(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    """Yield position, tag and value of the entries of the first table, and of the table of photographs.
 
-
-def _values(image: Image.Image, tags: Iterable[int]) -> dict[int, Any]:
-    """Return the valid values of EXIF tags of an image before it is decoded: numbers, and texts as bytes."""
-    if image.format != "TIFF":
-        found = dict(_exif_entries(image.info.get("exif") or b""))
-        return {tag: found[tag] for tag in tags if tag in found}
-    found = {}
-    for tag in tags:
-        with suppress(Exception):  # Pillow's reader of TIFF raises many exception types.
-            exif = image.getexif()
-            found[tag] = exif.get(tag) or exif.get_ifd(EXIF).get(tag)
-    return found
-
-
-def _exif_entries(block: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield tag and value of the first table, and then of the table of photographs. Pillow stops at an invalid one."""
-    data = re.sub(rb"^(Exif\0\0)+", b"", block)
-    order, tables = {b"II": "<", b"MM": ">"}.get(data[:2]), [data[4:8]]
-    if order is None or len(data) < 8:
-        return
-    for table in tables:
+    The value is the bytes of a text, or the first number, or None if it is outside the data or of another type.
+    """
+    order, tables = ORDERS.get(data[:2]), [data[4:8]]
+    for table in tables if order and len(data) >= 8 else ():
         (start,) = struct.unpack(f"{order}I", table)
         count = int.from_bytes(data[start : start + 2], "little" if order == "<" else "big")
         for position in range(start + 2, min(start + 2 + 12 * count, len(data) - 11), 12):
             tag, kind, number, raw = struct.unpack_from(f"{order}HHI4s", data, position)
-            is_text = kind == TEXT or (kind in BYTES and number > 1)
-            form = f"{order}{min(number, len(data))}s" if is_text else order + NUMBERS.get(kind, "0s")
-            size = struct.calcsize(form)
-            (place,) = struct.unpack(f"{order}I", raw)
-            value = raw[:size] if size <= len(raw) else data[place : place + size]
-            if 0 < size == len(value):
-                yield tag, struct.unpack(form, value)[0]
+            form = f"{order}{FORMS.get(kind, '0s')}"
+            size = number * struct.calcsize(form)
+            place = position + 8 if size <= 4 else struct.unpack(f"{order}I", raw)[0]
+            value = None
+            if 0 < size <= len(data) - place:
+                is_text = kind in TEXTS or (kind == BYTE and number > 1)
+                value = data[place : place + size] if is_text else struct.unpack_from(form, data, place)[0]
+            yield position, tag, value
             if tag == EXIF and len(tables) == 1:
                 tables.append(raw)
 
 
+def _values(image: Image.Image) -> dict[int, Any]:
+    """Return the valid EXIF values of an image before it is decoded, by tag."""
+    data = re.sub(rb"^(Exif\0\0)+", b"", image.info.get("exif") or b"")
+    return {tag: value for _, tag, value in _entries(data) if value is not None}
+
+
 def orientation(image: Image.Image) -> int:
     """Return the valid EXIF orientation of an image before it is decoded, or else that of XMP, or else 1."""
-    value, xmp = _values(image, (ORIENTATION,)).get(ORIENTATION), image.info.get("xmp")
+    table, xmp = getattr(image, "tag_v2", None), image.info.get("xmp")  # Pillow's size of a TIFF depends on its table
+    value = _values(image).get(ORIENTATION) if table is None else table.get(ORIENTATION, 1)
     if value is None and isinstance(xmp, bytes) and (found := XMP_ORIENTATION.search(xmp)):
         value = int(found[1])
     return value if isinstance(value, int) and value in TURNS else 1
@@ -164,7 +154,7 @@ def orientation(image: Image.Image) -> int:
 
 def date_of(image: Image.Image) -> datetime | None:
     """Return when a photograph was taken, or else digitized or changed: the first valid EXIF date."""
-    dates = _values(image, DATES)
+    dates = _values(image)
     return next((date for tag in DATES if (date := parse_date(dates.get(tag))) is not None), None)
 
 
@@ -195,16 +185,15 @@ def srgb_transform(profile: bytes, mode: str) -> tuple[str, ImageCms.ImageCmsTra
     try:
         source = ImageCms.ImageCmsProfile(BytesIO(profile[:MAX_PROFILE]))
         space = SPACES[source.profile.xcolor_space.strip()]
-        if (space == "CMYK") != (mode == "CMYK"):
+        if space != {"CMYK": "CMYK", "1": "L", "L": "L", "I": "L", "LA": "L"}.get(mode.partition(";")[0], "RGB"):
             return None
         transform = ImageCms.buildTransform(source, ImageCms.createProfile("sRGB"), space, "RGB")
     except Exception:  # Pillow's reader raises many exception types.
         return None
     if space != "CMYK":
-        steps = np.linspace(0, 255, 9).astype(np.uint8)
-        colors = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(1, -1, 3)
-        shown = np.asarray(transform.apply(Image.fromarray(colors).convert(space)))
-        same = np.asarray(Image.fromarray(colors).convert(space).convert("RGB"))
-        if np.abs(shown.astype(int) - same).max() <= TOLERANCE:
+        grid = np.indices((9, 9, 9), np.uint8).reshape(1, 3, -1).transpose(0, 2, 1) * 31
+        colors = Image.fromarray(np.ascontiguousarray(grid)).convert(space)
+        shown, same = (np.asarray(image, int) for image in (transform.apply(colors), colors.convert("RGB")))
+        if np.abs(shown - same).max() <= TOLERANCE:
             return None
     return space, transform

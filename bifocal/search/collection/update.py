@@ -18,6 +18,7 @@ from bifocal.datasets.prefetch import prefetch
 from bifocal.datasets.tables import with_type
 from bifocal.onnx.images import has_profile
 from bifocal.onnx.metadata import COLORS
+from bifocal.progress import track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import (
     DATE,
@@ -57,7 +58,8 @@ class CollectionUpdate:
             return
         known = np.flatnonzero(self.rows >= 0).tolist()
         found = prefetch(lambda position: has_profile(source.open(self._entries[position])), known, PREFETCHED)
-        changed = [position for position, profile in zip(known, found, strict=True) if profile]
+        pairs = track(zip(known, found, strict=True), "reading color profiles", total=len(known))
+        changed = [position for position, profile in pairs if profile]
         self.rows[changed], self.unchanged[changed] = -1, False
 
     def _has_colors(self) -> bool:

@@ -15,6 +15,7 @@ from bifocal.onnx.images import LargeImageError, decode_image, image_size, open_
 from bifocal.onnx.metadata import date_of, parse_date
 from tests.bifocal.color_profiles import SRGB, swapped_profile
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 WIDTH, HEIGHT = 24, 16
 COLOR = (20, 20, 220)
 SIZES = ((WIDTH, HEIGHT), (HEIGHT, WIDTH))
@@ -254,3 +255,27 @@ def test_parts_of_a_file_are_limited() -> None:
         image_size(BytesIO(photo_with(10_001 * segment(0xE5, b""))))
     with pytest.raises(LargeImageError, match="too large: more than 10000 chunks"):
         image_size(BytesIO(drawing_with(10_001 * chunk(b"prVt", b""))))
+
+
+def tiff_with(*found: bytes) -> bytes:
+    """Return a TIFF of one color with further entries in its table."""
+    numbers = {256: WIDTH, 257: HEIGHT, 259: 1, 262: 1, 273: 8, 277: 1, 278: HEIGHT, 279: WIDTH * HEIGHT}
+    table = [entry(tag, 4, 1, struct.pack(">I", value)) for tag, value in (numbers | {258: 8}).items()]
+    start, table = 8 + WIDTH * HEIGHT, sorted([*table, *found])
+    return b"MM\0*" + struct.pack(">I", start) + bytes(WIDTH * HEIGHT) + exif_of(*table)[14:]
+
+
+@given(found=st.lists(st.builds(
+    entry, st.sampled_from([270, 271, 274, 282, 305, 306, 700, 33723, 34665, 34675, 34853]), st.integers(0, 13),
+    st.sampled_from([0, 1, 2, 20, 2**31]), st.binary(min_size=4, max_size=4)), max_size=3))  # fmt: skip
+def test_no_entry_loses_a_tiff(found: list[bytes]) -> None:
+    image, _ = read(tiff_with(*found))
+    assert not np.asarray(image).any()
+
+
+def test_a_profile_of_other_channels_is_ignored() -> None:
+    for mode in ("L", "CMYK"):
+        plain, other = (
+            saved("JPEG", mode, quality=95, **options) for options in ({}, {"icc_profile": swapped_profile()})
+        )
+        assert (color_of(plain) == color_of(other)).all()

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bifocal.search.calibration.calibration import Calibration
 from pipelines.app.demo import unpack
+from pipelines.app.search import _copy_name
 from tests.pipelines.app.conftest import Command
 
 
@@ -80,3 +83,12 @@ def test_results_as_json_and_copies(run: Path, command: Command, tmp_path: Path)
     copies = sorted((tmp_path / "found").iterdir())
     assert [copy.name for copy in copies] == [f"{n:03}_{path.name}" for n, path in enumerate(paths, start=1)]
     assert copies[0].read_bytes() == paths[0].read_bytes()
+
+
+@given(name=st.text(st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1, max_size=90))
+def test_a_copy_has_a_name_that_a_file_system_takes(name: str) -> None:
+    for number, path in ((7, Path(f"{name}.jpg")), (100, Path(f"{3 * name}.jpg"))):
+        copied = _copy_name(number, path)
+        assert len(copied.encode()) <= 255
+        assert copied.startswith(f"{number:03}_{path.stem[:20]}")
+        assert copied.endswith(".jpg")
