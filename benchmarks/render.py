@@ -43,11 +43,11 @@ def render() -> dict[Path, str]:
 
 def _rendered(part: re.Match[str]) -> str:
     begin, source, what, omitted = part.groups()
-    if what is None:
+    if source == "results/*.json":
         table = overview(RESULTS)
     elif source.endswith(".json"):
-        found = [result for result in read_results(ROOT / source) if result.name.startswith(what)]
-        rows = [f"|{result.name.removeprefix(what).strip()}|{_value(result)}|" for result in found]
+        found = [result for result in read_results(ROOT / source) if result.name.startswith(what or "")]
+        rows = [f"|{result.name.removeprefix(what or '').strip()}|{_value(result)}|" for result in found]
         table = "\n".join(["|measured|value|", "|---|---|", *rows]) + "\n"
     else:
         table = columns_of((ROOT / source).read_text(), what.split(", "), (omitted or "").split(", "))
