@@ -4,15 +4,14 @@ from pathlib import Path
 
 from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
 from bifocal.datasets.formats.archives import remove_all_but, unpack
+from bifocal.datasets.formats.caption_rows import CaptionRows, read_rows
 from bifocal.datasets.formats.caption_table import (
     SUFFIXES,
     CaptionColumns,
-    CaptionRows,
     CaptionTable,
     choose_columns,
     read_caption_table,
-    read_rows,
-    tables_in,
+    read_tables,
 )
 from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars, unused_sidecars
@@ -130,9 +129,11 @@ class ImageFolder:
         if table is None:
             table = read_sidecars(folder)
             if not table.rows:
+                files = sorted((*folder.texts, *folder.others))
+                unread = f"; not read: {', '.join(files[:3])} and others, {len(files):,} files" if files else ""
                 raise ValueError(
-                    f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}; 'bifocal index' searches "
-                    "images without captions"
+                    f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}{unread}; 'bifocal index' "
+                    "searches images without captions"
                 )
             columns = choose_columns(
                 table.columns, {"image": "image", "caption": "caption"}, "the files beside the images"
@@ -149,11 +150,7 @@ class ImageFolder:
             if path.suffix.lower() not in SUFFIXES:
                 raise ValueError(f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}")
             return read_caption_table(path, self.encoding)
-        found = tables_in(folder)
-        if len(found) > 1:
-            names = ", ".join(str(path.relative_to(folder.root)) for path in found)
-            raise ValueError(f"ImageFolder: {folder.root} has several tables, {names}: set captions to one of them")
-        return read_caption_table(found[0], self.encoding) if found else None
+        return read_tables(folder, self.encoding)
 
     def _corpus(self, folder: Folder, rows: CaptionRows, rejected: list[RejectedEntry], drawn_into: Path) -> Corpus:
         if not rows.captions:

@@ -2,12 +2,10 @@
 
 import csv
 import json
-import math
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.entries import read_entries, shown
+from bifocal.datasets.base import RejectedEntry
 from bifocal.datasets.formats.folder import TABLES, Folder
 from bifocal.datasets.tables import typed_texts
 
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
+PUBLISHED = ("captions.txt", "results.csv")
+"""Names of the tables of Flickr8k and of Flickr30k on Kaggle, if their first line names the columns."""
 SUFFIXES = TABLES
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MAX_FIELD = 2**31 - 1
@@ -32,9 +31,10 @@ MAX_ROWS, MAX_COLUMNS = 5_000_000, 1_000
 MAX_DECODED = 2**30
 """Bytes of the decoded values of a Parquet table: the same value in many rows takes little space in its file."""
 KNOWN = {
-    "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo"),
+    "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo",
+              "image_name"),
     "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "title", "alt_text",
-                "alt", "prompt", "raw"),
+                "alt", "prompt", "raw", "comment"),
     "split": ("split", "subset", "partition", "fold", "set"),
     "phrases": ("phrases",),
 }  # fmt: skip
@@ -80,15 +80,57 @@ class CaptionTable:
         """Turn columns of a text table into numbers, days or times if all of their fields are; others have types."""
         if not self.delimiter:
             return
-        typed = {name: typed_texts([row[name] for _, row in self.rows]) for name in columns}
+        typed = {name: typed_texts([row.get(name) for _, row in self.rows]) for name in columns}
         for number, (_, row) in enumerate(self.rows):
             row.update((name, values[number]) for name, values in typed.items())
 
 
 def tables_in(folder: Folder) -> list[Path]:
     """Return the caption tables in a folder and below it, sorted."""
-    found = sorted(folder.root / name for name in folder.others if name.lower().endswith(SUFFIXES))
-    return [path for path in found if path.stem.lower() in NAMES and path.is_file()]
+    found = [Path(name) for name in (*folder.texts, *folder.others)]
+    known = [path for path in found if path.stem.lower() in NAMES and path.suffix.lower() in SUFFIXES]
+    known += [path for path in found if path.name.lower() in PUBLISHED and _has_columns(folder.root / path)]
+    return [path for path in sorted(folder.root / path for path in known) if path.is_file()]
+
+
+def _has_columns(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            line = file.readline(MAX_CHARACTERS)
+    except (OSError, UnicodeDecodeError):
+        return False
+    columns = [name.strip() for name in line.split(_delimiter(line))]
+    return all(recognize(columns, role) for role in REQUIRED)
+
+
+def read_tables(folder: Folder, encoding: str = "utf-8") -> CaptionTable | None:
+    """Return the caption table of a folder, None without one; tables of its folders are joined.
+
+    Names of images in a table below the folder are relative to its own folder, and a folder called "train" or "test" is
+    the split of its rows, as in the ``imagefolder`` of Hugging Face.
+    """
+    found = tables_in(folder)
+    if len({path.parent for path in found}) < len(found):
+        names = ", ".join(str(path.relative_to(folder.root)) for path in found)
+        raise ValueError(f"{folder.root} has several tables, {names}: set captions to one of them")
+    tables = [read_caption_table(path, encoding) for path in found]
+    if not tables or found == [folder.root / found[0].name]:
+        return tables[0] if tables else None
+    joined = CaptionTable(found[0], list(dict.fromkeys(name for table in tables for name in table.columns)))
+    joined.delimiter = max(table.delimiter for table in tables)
+    has_split = recognize(joined.columns, "split") is not None
+    for table in tables:
+        inside = table.path.parent.relative_to(folder.root).as_posix()
+        column, split = recognize(table.columns, "image"), SPLIT_NAMES.get(inside.partition("/")[0].lower())
+        for place, row in table.rows:
+            name = row.get(column) if column else None
+            if isinstance(name, str) and f"{inside}/{name}" in folder.listed:
+                row[str(column)] = f"{inside}/{name}"
+            joined.rows.append((f"{inside}/{place}", row if has_split or split is None else {**row, "split": split}))
+        joined.rejected += [replace(entry, entry=f"{inside}/{entry.entry}") for entry in table.rejected]
+    if not has_split and any("split" in row for _, row in joined.rows):
+        joined.columns.append("split")
+    return joined
 
 
 def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
@@ -125,7 +167,7 @@ def _decode(path: Path, encoding: str) -> str:
         line = data[: error.start].count(b"\n") + 1
         raise ValueError(
             f"{path}, line {line}: byte {data[error.start]:#04x} is not {encoding}: save the table as UTF-8, or set "
-            "encoding, such as latin-1"
+            "encoding: cp1252 for a table of Windows"
         ) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
@@ -158,9 +200,11 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
                 else:
                     table.rows.append((place, dict(zip(header, values, strict=True))))
         except csv.Error as error:
+            line, problem = lines.line_num, str(error)
+            if "unexpected end" in problem:
+                line, problem = number, "a quote opens here, and none closes it"
             raise ValueError(
-                f"{path}, line {lines.line_num}: {error}: put quotes around a whole field, and write a quote inside "
-                "it twice"
+                f"{path}, line {line}: {problem}: put quotes around a whole field, and write a quote inside it twice"
             ) from error
     return table
 
@@ -280,93 +324,3 @@ def recognize(columns: Sequence[str], role: str) -> str | None:
 def _recognize(columns: Sequence[str], names: Sequence[str], taken: set[str]) -> str | None:
     plain = {"_".join(column.lower().split()): column for column in columns if column not in taken}
     return next((plain[name] for name in names if name in plain), None)
-
-
-@dataclass
-class CaptionRows:
-    """Entries that were read from the rows of a table, in the order of the rows."""
-
-    captions: list[tuple[str, str]] = field(default_factory=list)  # image and text
-    splits: dict[str, str | None] = field(default_factory=dict)  # of every image
-    groups: dict[str, str] = field(default_factory=dict)  # of every image
-    phrases: list[PhraseEntry] = field(default_factory=list)
-    metadata: dict[str, dict[str, Any]] = field(default_factory=dict)  # by image; its first row counts
-    rejected: list[RejectedEntry] = field(default_factory=list)
-
-
-def read_rows(table: CaptionTable, columns: CaptionColumns, folder: Folder, group_column: str | None) -> CaptionRows:
-    """Return the entries of all rows of a table."""
-    if group_column is not None and group_column not in table.columns:
-        raise ValueError(f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}")
-    rows = CaptionRows()
-    table.set_types(columns.others)
-    read_entries("caption", table.rows, lambda row: _read_row(rows, row, columns, folder, group_column), rows.rejected)
-    return rows
-
-
-def _read_row(
-    rows: CaptionRows, row: Mapping[str, Any], columns: CaptionColumns, folder: Folder, group_column: str | None
-) -> None:
-    name = row.get(columns.image)
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{columns.image} is {shown(name)}: expected the path of an image")
-    image = folder.find(name)
-    if folder.leads_out(image):
-        raise ValueError(f"{columns.image} {image!r} leads out of the folder")
-    texts = _captions(row.get(columns.caption), columns.caption)
-    split = _split(row.get(columns.split), columns.split) if columns.split else None
-    if image in rows.splits and split != rows.splits[image]:
-        raise ValueError(f"split is {split!r}, but an earlier row has {rows.splits[image]!r} for {image}")
-    phrases = _phrases(row.get(columns.phrases), image) if columns.phrases else []
-    rows.splits[image] = split
-    rows.captions += [(image, text) for text in texts]
-    rows.phrases += phrases
-    if group_column is not None:
-        rows.groups.setdefault(image, str(row.get(group_column)))
-    if image not in rows.metadata:
-        rows.metadata[image] = {name: row.get(name) for name in columns.others}
-
-
-def _captions(value: Any, column: str) -> list[str]:
-    texts = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    texts = [text for text in texts if not (text is None or (isinstance(text, str) and not text.strip()))]
-    if not texts:
-        raise ValueError(f"{column} is empty: expected a caption")
-    for text in texts:
-        if not isinstance(text, str):
-            raise ValueError(f"{column} is {shown(text)}: expected a text, or a list of texts")
-        if len(text) > MAX_CHARACTERS:
-            raise ValueError(f"{column} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
-        control = next(
-            (sign for sign in text if unicodedata.category(sign) in ("Cc", "Cs") and not sign.isspace()), None
-        )
-        if control is not None:
-            raise ValueError(f"{column} has the control character {control!r}")
-    return texts
-
-
-def _split(value: Any, column: str) -> str:
-    known = SPLIT_NAMES.get(str(value).strip().lower())
-    if known is None:
-        raise ValueError(f"{column} is {shown(value)}: expected train, val or test")
-    return known
-
-
-def _phrases(value: Any, image: str) -> list[PhraseEntry]:
-    """Return the phrases of a list, or of its JSON text; an empty field has none."""
-    if value is None or value == "":
-        return []
-    try:
-        entries = json.loads(value) if isinstance(value, str) else value
-        return [PhraseEntry(image, None, str(entry["phrase"]), tuple(map(_box, entry["boxes"]))) for entry in entries]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(
-            f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}}] ({error})'
-        ) from error
-
-
-def _box(values: Sequence[float]) -> Box:
-    x0, y0, x1, y1 = (float(value) for value in values)
-    if not all(map(math.isfinite, (x0, y0, x1, y1))):
-        raise ValueError("a box has a value that is not finite")
-    return x0, y0, x1, y1

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
 
 from bifocal.datasets.base import RejectedEntry
 from bifocal.progress import log_line, printable
@@ -56,24 +57,35 @@ class Folder:
     def leads_out(self, path: str) -> bool:
         """Return whether a path leads out of the folder by a link; False for an absolute path and one with ".."."""
         parts = PurePosixPath(path).parts
-        if path in self._listed or ".." in parts or PurePosixPath(path).is_absolute():
+        if path in self.listed or ".." in parts or PurePosixPath(path).is_absolute():
             return False
         return is_outside(self.root / path, os.path.realpath(self.root))
 
     def find(self, name: str) -> str:
         r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
 
-        Backslashes, "./", the folder's name, Unicode composition, case and a missing suffix may differ.
+        The exact name wins. Backslashes, "./", Unicode composition, an encoding for URLs, case and a missing suffix may
+        differ. Of a path in another folder, as many last parts count as one image has.
         """
-        plain = unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
-        if plain in self._by_name:
-            return self._by_name[plain]
-        # A table beside the folder of the images often names only the files.
-        found = self._by_last_part.get(plain) or self._by_spelling.get(plain.casefold(), [])
+        given = name.strip().replace("\\", "/").removeprefix("./")
+        if given in self.listed:
+            return given
+        plain = unicodedata.normalize("NFC", given)
+        for path in (plain, unicodedata.normalize("NFC", unquote(plain))):
+            if path in self._by_name:
+                return self._by_name[path]
+            parts = [] if ".." in path.split("/") else path.split("/")
+            for start in range(len(parts)):
+                end = "/".join(parts[start:])
+                found = [image for image in self._by_last_part.get(parts[-1], []) if f"/{image}".endswith(f"/{end}")]
+                if found:
+                    return found[0] if len(found) == 1 else plain
+        found = self._by_spelling.get(plain.casefold(), [])
         return found[0] if len(found) == 1 else plain
 
     @cached_property
-    def _listed(self) -> frozenset[str]:
+    def listed(self) -> frozenset[str]:
+        """Paths of the images."""
         return frozenset(self.images)
 
     @cached_property

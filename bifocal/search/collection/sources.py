@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from bifocal.datasets.base import META
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.formats.archives import remove_all_but, unpack
-from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, recognize, tables_in
+from bifocal.datasets.formats.caption_rows import check_whole_row
+from bifocal.datasets.formats.caption_table import (
+    SUFFIXES,
+    CaptionTable,
+    read_caption_table,
+    read_tables,
+    recognize,
+)
 from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address
@@ -145,20 +152,36 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
     if not folder.images:
         raise ValueError(f"{source} has no images: expected {EXPECTED}")
     root = UNPACKED if unpacked else address or str(source.resolve())
-    return _with_rows(root, folder, _table_beside(folder), listed=False, rejected=rejected, unpacked=unpacked)
+    table, unread = _beside(folder)
+    return _with_rows(root, folder, table, listed=False, rejected=[*rejected, *unread], unpacked=unpacked)
 
 
 def listed_source(folder: Folder, address: str, remote: RemoteImages) -> Source:
     """Return the images of a listed folder at an address; the copies of its tables and captions are below its root."""
-    return replace(_with_rows(address, folder, _table_beside(folder), listed=False), remote=remote)
+    table, unread = _beside(folder)
+    return replace(_with_rows(address, folder, table, listed=False, rejected=unread), remote=remote)
 
 
-def _table_beside(folder: Folder) -> CaptionTable:
-    found = tables_in(folder)
-    if len(found) > 1:
-        names = ", ".join(str(path.relative_to(folder.root)) for path in found)
-        raise ValueError(f"{folder.root} has several tables, {names}: name one of them as the source")
-    return read_caption_table(found[0]) if found else read_sidecars(folder)
+def _beside(folder: Folder) -> tuple[CaptionTable, list[tuple[str, str]]]:
+    """Return the captions beside images, and the table that cannot be read as such: another program wrote it."""
+    try:
+        table = read_tables(folder)
+        if table is not None:
+            _image_column(table)
+            return table, []
+    except ValueError as error:
+        return read_sidecars(folder), [("captions", f"not read: {error}")]
+    return read_sidecars(folder), []
+
+
+def _image_column(table: CaptionTable) -> str:
+    column = recognize(table.columns, "image")
+    if column is None:
+        raise ValueError(
+            f"{table.path.name}: no column is recognized as the image's (image, file_name, path ...); it has "
+            f"{', '.join(map(repr, table.columns))}"
+        )
+    return column
 
 
 def _with_rows(
@@ -172,13 +195,9 @@ def _with_rows(
 ) -> Source:
     """Return a source with the rows of a table; with ``listed``, it has only images that the rows name."""
     folder.log_unread()
-    column, caption = recognize(table.columns, "image"), recognize(table.columns, "caption")
-    if column is None:
-        raise ValueError(
-            f"{table.path.name}: no column is recognized as the image's (image, file_name, path ...); it has "
-            f"{', '.join(map(repr, table.columns))}"
-        )
+    column, caption = _image_column(table), recognize(table.columns, "caption")
     problems = [*rejected, *((entry.entry, entry.reason) for entry in (*folder.rejected(), *table.rejected))]
+    missing = list[str]()
     captions: dict[str, list[str]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     for place, row in table.rows:
@@ -191,8 +210,20 @@ def _with_rows(
         if is_address(image) or path.is_absolute() or ".." in path.parts or folder.leads_out(image):
             problems.append((place, f"{image!r} is outside the folder of the table"))
             continue
+        if not listed and image not in folder.listed:
+            missing.append(f"{place}: {name!r}")
+            continue
+        texts = _texts(row.get(caption)) if caption else []
+        try:
+            check_whole_row(texts, table.delimiter, folder)
+        except ValueError as error:
+            problems.append((place, str(error)))
+            continue
         values.setdefault(image, row)
-        captions.setdefault(image, []).extend(_texts(row.get(caption)) if caption else [])
+        captions.setdefault(image, []).extend(texts)
+    if missing:
+        reason = f"{len(missing):,} of {len(table.rows):,} rows name no image of the folder, such as {missing[0]}"
+        problems.append((table.path.name, reason))
     others = [name for name in table.columns if name not in (column, caption)]
     table.set_types(others)
     names = list(values) if listed else folder.images

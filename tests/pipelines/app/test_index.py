@@ -121,7 +121,7 @@ def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, t
         (pictures / "new.jpg").write_bytes(image)
         assert "11 images can be searched: 1 new, 0 changed, 0 removed" in until_watching()
         (pictures / "captions.csv").write_text("one,two\n1,2\n")
-        assert "not indexed: captions.csv: no column is recognized as the image's" in until_watching()
+        assert "  captions: not read: captions.csv: no column is recognized as the image's" in until_watching()
         (pictures / "captions.csv").unlink()
         (pictures / "0.jpg").unlink()
         assert "10 images can be searched: 0 new, 0 changed, 1 removed" in until_watching()

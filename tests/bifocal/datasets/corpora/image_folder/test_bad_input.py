@@ -17,10 +17,13 @@ from tests.bifocal.datasets.corpora.image_folder.writers import (
     write_sidecars,
 )
 
-INSIDE = ("./3.jpg", " 3.jpg ", ".\\3.jpg", "3.JPG", "3")
+INSIDE = (
+    "./3.jpg", " 3.jpg ", ".\\3.jpg", "3.JPG", "3", "photos/3.jpg", "C:\\my photos\\3.jpg", "/old/place/3.jpg",
+    "%33.jpg",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*INSIDE, "photos/3.jpg", "a/../3.jpg", "C:\\my photos\\3.jpg", "/etc/passwd"])
+@pytest.mark.parametrize("name", [*INSIDE, "a/../3.jpg", "/etc/passwd"])
 def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> None:
     """Names that mean a file of the folder find it; others are rejected, and nothing outside is read."""
     rows = [*ROWS[:6], *ROWS[8:]]
@@ -33,14 +36,17 @@ def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> Non
 
 BAD_TABLES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty: expected one row per caption"),
-    "latin-1": ("image,caption\n0.jpg,\xe9t\xe9\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8: .*latin-1"),
+    "latin-1": ("image,caption\n0.jpg,\xe9t\xe9\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8: .*cp1252"),
     "zero bytes": (b"image,caption\n0.jpg,a\0b\n", "line 2: a zero byte"),
     "no header": (b"0.jpg,a dog\n1.jpg,a cat\n", "no column is recognized as the image's"),
     "unknown columns": (b"photo_id,words\n0.jpg,a\n", "it has 'photo_id', 'words'.* or set image_column"),
     "no caption column": (b"image,words\n0.jpg,a\n", "no column is recognized as the caption's"),
     "one column": (b"image\n0.jpg\n", "no column is recognized as the caption's"),
     "twice the same column": (b"image,caption,image\n0.jpg,a,b\n", "two columns are called 'image'"),
-    "open quote": (b'image,caption\n0.jpg,"a dog\n1.jpg,b\n', "put quotes around a whole field"),
+    "open quote": (
+        b'image,caption\n2.jpg,c\n0.jpg,"a dog\n1.jpg,b\n3.jpg,d\n',
+        "line 3: a quote opens here, and none closes it: put quotes around a whole field",
+    ),
     "quote inside": (b'image,caption\n0.jpg,"a" dog\n', "line 2.*put quotes around a whole field"),
     "only a header": (b"image,caption\n", r"no caption of .* can be used\. The table of captions has no rows"),
     "all images missing": (b"image,caption\nx.jpg,a\n", "are rejected, together"),
@@ -175,3 +181,21 @@ def test_a_text_without_its_image_is_listed(root: Path, tmp_path: Path) -> None:
     reasons = dict(zip(rejected["entry"], rejected["reason"], strict=True))
     assert "no image of this name beside it" in reasons["3.txt"]
     assert "not UTF-8" in reasons["4"]
+
+
+def test_a_caption_never_takes_in_the_row_of_another_image(root: Path, tmp_path: Path) -> None:
+    rows = [
+        f"{number}.jpg,{chr(34) if number == 3 else ''}a star{chr(34) if number == 6 else ''}" for number in range(10)
+    ]
+    (root / "captions.csv").write_text("\n".join(["image,caption", *rows]) + "\n")
+    dataset, rejected = prepare(root, tmp_path)
+    assert set(dataset.captions["text"]) == {"a star"}
+    reasons = dict(zip(rejected["entry"], rejected["reason"], strict=True))
+    assert "takes in the row of 4.jpg" in reasons["captions.csv, line 5"]
+
+
+def test_a_folder_without_captions_names_files_that_are_not_read(root: Path, tmp_path: Path) -> None:
+    for name in ("captions.json", "metadata.json1", "0.jpg.txt"):
+        (root / name).write_text("[]")
+    with pytest.raises(ValueError, match=r"not read: 0\.jpg\.txt, captions\.json, metadata\.json1 and others, 3 files"):
+        prepare(root, tmp_path)
