@@ -2,14 +2,22 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.promotion.checks import Check, floor_check, gain_check, guard_check, limit_check, zero_shot_check
+from bifocal.promotion.checks import (
+    Check,
+    floor_check,
+    gain_check,
+    guard_check,
+    limit_check,
+    uncertainty,
+    zero_shot_check,
+)
 from bifocal.promotion.common_images import CommonImages, common_images
 from bifocal.promotion.comparison import RETRIEVAL, join_queries
 from bifocal.promotion.exported_model import ExportedModel, latency_ratios
@@ -57,14 +65,17 @@ class Assessment:
         """Reasons of the conditions that are not met."""
         return [check.reason for check in self.checks if not check.passed]
 
-    def record(self) -> dict[str, Any]:
-        """Return everything as values for JSON, with all finite numbers in ``metrics``."""
+    def record(self, policy: str = "promotion.yaml") -> dict[str, Any]:
+        """Return everything as values for JSON, with all finite numbers in ``metrics``.
+
+        Reasons name the settings of the file ``policy`` that would accept the model.
+        """
         values = {check.name: check.value for check in self.checks}
         lows = {f"{check.name}.low": check.bound for check in self.checks}
         numbers = {name: value for name, value in (values | lows | self.metrics).items() if value is not None}
         return {
-            "reasons": self.reasons,
-            "checks": [asdict(check) | {"passed": check.passed} for check in self.checks],
+            "reasons": [check.explain(policy) for check in self.checks if not check.passed],
+            "checks": [check.record() for check in self.checks],
             "metrics": {name: float(value) for name, value in numbers.items() if math.isfinite(value)},
             "notes": self.notes,
             "test_set": self.test_set,
@@ -110,7 +121,15 @@ def assess(
     result.checks += _zero_shot_checks(candidate, common, criteria)
     if len(models) > 1:
         result.look = next_look(criteria.false_promotion_rate, criteria.looks, names, sketch, looks)
-        result.checks += _comparison_checks(models, tables, common, criteria, result.look.level)
+        guards = {name: drop for name, drop in criteria.max_drops.items() if not _is_unmeasured(models, name)}
+        result.checks += _comparison_checks(
+            models, tables, common, replace(criteria, max_drops=guards), result.look.level
+        )
+        result.notes += [
+            f"the guard of {name} does not apply: neither model was measured by it"
+            for name in criteria.max_drops
+            if name not in guards
+        ]
         result.checks += _latency_checks(models, common, criteria)
     else:
         result.notes.append("latency was not checked: its limit is relative to the champion, and there is none")
@@ -131,7 +150,11 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
         f"{found} of {common.test_images} test images can be compared, {criteria.min_images} are required"
         + (f"; left out: {left_out}" if left_out else "")
     )  # fmt: skip
-    yield Check("images", "" if found >= max(2, criteria.min_images) else reason, found, criteria.min_images)
+    setting = f"min_images: {found}" if found > 1 else ""
+    known = [uncertainty(max(images, 1)) for images in (found, criteria.min_images)]
+    cost = f"recalls are then known to {known[0]}, in place of {known[1]}" if setting else ""
+    passed = found >= max(2, criteria.min_images)
+    yield Check("images", "" if passed else reason, found, criteria.min_images, setting=setting, cost=cost)
     yield Check(
         "copies",
         f"{common.copies} test images are also in train or val: the model was trained on them" if common.copies else "",
@@ -143,8 +166,9 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
         f"{common.near_duplicates} test images look like images in train or val, {100 * share:.2g} %: at most "
         f"{100 * criteria.max_near_duplicates:.2g} % are allowed"
     )
-    passed = share <= criteria.max_near_duplicates
-    yield Check("near_duplicates", "" if passed else reason, share, criteria.max_near_duplicates)
+    limit = limit_check("near_duplicates", share, criteria.max_near_duplicates, "max_near_duplicates")
+    cost = "recalls then say less about new images; 'bifocal inspect' names the pairs"
+    yield replace(limit, reason=reason if limit.reason else "", cost=cost)
 
 
 def _floor_checks(model: ExportedModel, ranks: pd.DataFrame, criteria: Criteria) -> Iterator[Check]:
@@ -181,13 +205,23 @@ def _comparison_checks(
         )
     for name, max_drop in criteria.max_drops.items():
         guarded = queries
-        if name.partition(".R@")[0] not in (*RETRIEVAL, "recall_sum"):
+        if _is_recorded(name):
             try:
                 guarded = _recorded_queries(models, name, common)
             except ValueError as error:
                 yield Check(f"drop.{name}", str(error), limit=-max_drop)
                 continue
         yield guard_check(guarded, name, criteria.recall_at, max_drop, criteria.alpha, criteria.seed)
+
+
+def _is_recorded(name: str) -> bool:
+    """Whether the graphs cannot repeat a metric, such as pointing: its values are those of the evaluations."""
+    return name.partition(".R@")[0] not in (*RETRIEVAL, "recall_sum")
+
+
+def _is_unmeasured(models: Sequence[ExportedModel], name: str) -> bool:
+    """Whether no model has values of a recorded metric, as without boxes in the data."""
+    return _is_recorded(name) and not any((model.ranks["direction"] == name).any() for model in models)
 
 
 def _recorded_queries(models: Sequence[ExportedModel], direction: str, common: CommonImages) -> pd.DataFrame:
@@ -212,7 +246,7 @@ def _latency_checks(models: Sequence[ExportedModel], common: CommonImages, crite
     read = all(model.reads_images for model in models)
     image = common.split.image_path(common.split.images["image_id"].iloc[0]).read_bytes() if read else None
     for kind, ratio in latency_ratios(models[0].encoders, models[1].encoders, image).items():
-        yield limit_check(f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio)
+        yield limit_check(f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio, "max_latency_ratio")
 
 
 def _recalls(ranks: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:

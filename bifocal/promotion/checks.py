@@ -1,7 +1,9 @@
 """Conditions that a model must meet: limits, floors, a minimal gain, and drops of single metrics that are ruled out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,11 +25,34 @@ class Check:
     value: float | None = None  # measured value; None if it could not be measured
     limit: float | None = None  # limit of ``value`` or of an end of its interval
     bound: float | None = None  # one-sided lower confidence bound of ``value``
+    setting: str = ""  # criterion with a value that the model meets
+    cost: str = ""  # what is less certain with this value, or why there is none
 
     @property
     def passed(self) -> bool:
         """Whether the condition holds."""
         return not self.reason
+
+    def record(self) -> dict[str, Any]:
+        """Return the result as values for JSON."""
+        values = {"name": self.name, "reason": self.reason, "value": self.value}
+        return values | {"limit": self.limit, "bound": self.bound, "passed": self.passed}
+
+    def explain(self, policy: str) -> str:
+        """Return the reason with the setting of the file ``policy`` that would accept the model, and its cost."""
+        detail = f"it passes with '{self.setting}' in {policy}: {self.cost}" if self.setting else self.cost
+        return f"{self.reason} ({detail})" if detail else self.reason
+
+
+def uncertainty(images: int) -> str:
+    """Return how far a recall on ``images`` may be from its true value, at most, with a confidence of 95 %."""
+    return f"±{98 / math.sqrt(images):.0f} points"
+
+
+def _rounded(value: float, up: bool) -> str:
+    """Return a finite number with about three digits that is not below ``value``, or not above it."""
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 2) if value else 1.0
+    return f"{(math.ceil if up else math.floor)(value / unit) * unit:.6g}"
 
 
 def measure(
@@ -46,10 +71,11 @@ def measure(
     return sum(float(s.current.mean()) for s in scores), sum(float(s.reference.mean()) for s in scores), low
 
 
-def limit_check(name: str, value: float, limit: float) -> Check:
-    """Return whether ``value`` is at most ``limit``; NaN is not."""
+def limit_check(name: str, value: float, limit: float, key: str = "") -> Check:
+    """Return whether ``value`` is at most ``limit``, the criterion ``key``, by default ``name``; NaN is not."""
     reason = "" if value <= limit else f"{name} is {value:.3g}, the limit is {limit:.3g}"
-    return Check(name, reason, value, limit)
+    setting = f"{key or name}: {_rounded(value, up=True)}" if math.isfinite(value) else ""
+    return Check(name, reason, value, limit, setting=setting, cost="later models may reach it too" if setting else "")
 
 
 def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int) -> Check:
@@ -60,7 +86,9 @@ def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float,
         return Check(f"floor.{name}", f"{name} was not measured, its floor is {floor:g}", limit=floor)
     value, _, low = measured
     reason = f"{name} is {value:.2f}, its confidence bound {low:.2f}: the floor is {floor:g}"
-    return Check(f"floor.{name}", "" if low >= floor else reason, value, floor, low)
+    setting = f"floors.{name}: {_rounded(low, up=False)}" if low > 0 else ""
+    cost = "a model as weak as this one may become the champion" if setting else ""
+    return Check(f"floor.{name}", "" if low >= floor else reason, value, floor, low, setting, cost)
 
 
 def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: float, alpha: float, seed: int) -> Check:
@@ -74,7 +102,10 @@ def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: f
         f"{name} changes by {current - reference:+.2f}, its confidence bound is {low:+.2f}: a drop of more than "
         f"{max_drop:g} is not ruled out"
     )
-    return Check(f"drop.{name}", "" if low >= -max_drop else reason, current - reference, -max_drop, low)
+    setting = f"max_drops.{name}: {_rounded(-low, up=True)}"
+    cost = "a drop of as much stays unseen, and more test images see a smaller one"
+    passed = low >= -max_drop
+    return Check(f"drop.{name}", "" if passed else reason, current - reference, -max_drop, low, setting, cost)
 
 
 def gain_check(
@@ -89,7 +120,10 @@ def gain_check(
         f"the gain in the recall sum is {current - reference:+.2f}, at least {low:+.2f} with a confidence of "
         f"{100 * (1 - alpha):.4g} %: more than {min_gain:g} is required"
     )
-    return Check(name, "" if low > min_gain else reason, current - reference, min_gain, low)
+    setting = f"min_gain: {_rounded(0.99 * low, up=False)}" if low > 0 else ""
+    without = "no min_gain accepts it: more test images, or fewer looks, narrow the bound"
+    cost = "two seeds of one recipe may differ by as much" if setting else without
+    return Check(name, "" if low > min_gain else reason, current - reference, min_gain, low, setting, cost)
 
 
 def zero_shot_check(
@@ -108,4 +142,5 @@ def zero_shot_check(
     check = gain_check(queries, ks, min_gain, alpha, seed, "zero_shot")
     if len(queries) == len(floor) and (queries["rank_current"] == queries["rank_reference"]).all():
         return replace(check, reason="")
-    return check if check.passed else replace(check, reason=f"over the zero-shot model, {check.reason}; {ANSWER}")
+    reason, cost = f"over the zero-shot model, {check.reason}; {ANSWER}", check.cost if check.setting else ""
+    return check if check.passed else replace(check, reason=reason, cost=cost)

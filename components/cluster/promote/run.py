@@ -38,7 +38,8 @@ def run(params: PromoteParams, *, dataset: Path, features: Path, registration: P
     """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is not an error."""
     registered = json.loads((registration / "registration.json").read_text())
     policy = params.policy.model_copy(update={"model": registered["model"]})
-    decision = promote(policy, dataset, features, number=registered["version"], decide_only=params.decide_only)
+    options = {"decide_only": params.decide_only, "policy_file": params.policy_file}
+    decision = promote(policy, dataset, features, number=registered["version"], **options)
     write_json(promotion / "decision.json", decision.record)
     for reason in decision.reasons:
         log_line(f"not promoted: {reason}")
@@ -54,11 +55,13 @@ def promote(
     number: int | None = None,
     force: str = "",
     decide_only: bool = False,
+    policy_file: str = "promotion.yaml",
 ) -> PromotionDecision:
     """Compare the candidate with the champion, log the decision, and move the aliases if it is promoted.
 
     ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons
-    against it. With ``decide_only``, no alias moves, and the version may have no release yet.
+    against it. With ``decide_only``, no alias moves, and the version may have no release yet. Reasons name
+    ``policy_file`` with a value that would accept the version.
     """
     with alias_lock(policy.model, policy.lock_timeout):
         candidate = get_version_number(policy.model, number) if number else get_version(policy.model, policy.candidate)
@@ -88,7 +91,7 @@ def promote(
             "candidate": {"version": candidate.number, "run_id": candidate.run_id, "git_commit": tags.get("git_commit")}
             | {name: value for name, value in tags.items() if name.startswith("hash.")},
             "champion": {"version": champion.number, "run_id": champion.run_id} if champion else None,
-            **result.record(),
+            **result.record(policy_file),
             "policy": policy.model_dump(mode="json"),
         }
         file = log_promotion(candidate, record, asdict(result.look) if result.look else None)
@@ -96,7 +99,7 @@ def promote(
             answer, aliases = "forced" if force else "yes", {"champion": policy.champion, "previous": policy.previous}
             make_champion(candidate, **aliases, answer=answer, file=file)
             record["promoted"] = True
-    decision = PromotionDecision(accepted, bool(record["promoted"]), result.reasons, record)
+    decision = PromotionDecision(accepted, bool(record["promoted"]), record["reasons"], record)
     if decision.promoted or not accepted:
         report(_notice(policy, decision), "green" if decision.promoted else "red")
     return decision
@@ -119,7 +122,12 @@ def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
     no_commit = not allow_dirty and (commit == "unknown" or commit.endswith("-dirty"))
     return [
         Check("veto", f"the version was {veto}; only a forced promotion brings it back" if veto else ""),
-        Check("commit", f"no commit holds the code of the model ({commit}): commit, train again" if no_commit else ""),
+        Check(
+            "commit",
+            f"no commit holds the code of the model ({commit}): commit, train again" if no_commit else "",
+            setting="allow_dirty: true",
+            cost="nobody can read the code of this model later",
+        ),
     ]
 
 

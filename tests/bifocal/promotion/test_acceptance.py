@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from bifocal.datasets import Dataset, read_dataset, write_dataset
@@ -15,6 +17,7 @@ from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.promotion.acceptance import assess
+from bifocal.promotion.checks import limit_check
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look, image_sketch
 from tests.bifocal.promotion.tiny_models import CRITERIA, colors, decide, pointing, tiny_model, write_colors
@@ -139,8 +142,64 @@ def test_missing_and_dropped_metrics_fail_their_guards(
     for ranks in (weak.ranks[:0], weak.ranks[:20], weak.ranks.assign(protocol="other boxes")):
         (reason,) = decide(dataset, replace(weak, ranks=ranks), strong).reasons
         assert "pointing" in reason
-    none = [replace(entry, ranks=entry.ranks[:0]) for entry in (weak, strong)]
-    assert "pointing was not measured for both" in decide(dataset, *none).reasons[0]
+
+
+def test_a_guard_that_neither_model_measured_does_not_apply_and_the_record_says_so(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    with_boxes = [replace(model(noise), ranks=pointing(dataset, 0.9)) for noise in (0.0, 0.6)]
+    without = [replace(entry, ranks=entry.ranks[:0]) for entry in with_boxes]
+    accepted = decide(dataset, *without)
+    assert accepted.reasons == []
+    assert "the guard of pointing does not apply: neither model was measured by it" in accepted.record()["notes"]
+    assert "drop.pointing" not in {check["name"] for check in accepted.record()["checks"]}
+    for pair in ((without[0], with_boxes[1]), (with_boxes[0], without[1])):
+        (reason,) = decide(dataset, *pair).reasons
+        assert "pointing was measured on" in reason
+    retrieval = {"max_drops": {"caption_retrieval.R@50": 1.0}}  # the graphs repeat it
+    assert decide(dataset, *without, **retrieval).notes == []
+
+
+@given(value=st.floats(1e-9, 1e9, allow_subnormal=False), limit=st.floats(1e-9, 1e9, allow_subnormal=False))
+def test_a_refused_limit_names_a_value_that_accepts(value: float, limit: float) -> None:
+    check = limit_check("latency_ratio.text", value, limit, "max_latency_ratio")
+    key, _, accepted = check.setting.partition(": ")
+    assert (key, float(accepted) >= value) == ("max_latency_ratio", True)
+    assert float(accepted) <= 1.02 * value
+    assert limit_check("latency_ratio.text", value, float(accepted)).passed
+    assert ("policy.yaml" in check.explain("policy.yaml")) or check.passed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_refusals_of_floors_drops_and_gains_name_a_setting_that_accepts_the_model(
+    dataset: Dataset, model: Callable[[float], ExportedModel], seed: int
+) -> None:
+    """The setting is written to the criteria as the reason says, until nothing is refused."""
+    strict: dict[str, Any] = {
+        "min_images": 900,
+        "floors": {"recall_sum": 599.9, "image_retrieval.R@1": 99.9},
+        "max_drops": {"image_retrieval.R@1": 0.001, "caption_retrieval.R@5": 0.001},
+        "min_gain": 599.0,
+        "seed": seed,
+    }
+    models = model(0.3), model(0.6)
+    for _ in range(3):
+        result = decide(dataset, *models, **strict)
+        for check in result.checks:
+            if not check.passed:
+                key, _, number = check.setting.partition(": ")
+                assert f"'{check.setting}' in policies/mine.yaml: " in check.explain("policies/mine.yaml")
+                outer, _, metric = key.partition(".")
+                strict[outer] = strict[outer] | {metric: float(number)} if metric else float(number)
+    assert decide(dataset, *models, **strict).reasons == []
+
+
+def test_a_gain_that_is_not_certain_names_what_would_help(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    (check,) = [check for check in decide(dataset, model(0.6), model(0.6)).checks if check.name == "gain"]
+    assert check.setting == ""
+    assert "no min_gain accepts it: more test images" in check.explain("promotion.yaml")
 
 
 def test_guard_allows_a_drop_only_if_its_bound_does(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:

@@ -82,7 +82,9 @@ def test_models_of_uncommitted_code_are_refused_unless_allowed(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, commit: str
 ) -> None:
     register(tmp_path, dataset, 0.1, commit=commit)
-    assert decide(artifacts).reasons == [f"no commit holds the code of the model ({commit}): commit, train again"]
+    (reason,) = decide(artifacts, policy_file="projects/toys/promotion.yaml").reasons
+    assert reason.startswith(f"no commit holds the code of the model ({commit}): commit, train again")
+    assert "(it passes with 'allow_dirty: true' in projects/toys/promotion.yaml: " in reason
     assert decide(artifacts, POLICY.model_copy(update={"allow_dirty": True})).promoted
 
 
