@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse
 from bifocal.serving.service.bodies import API, INFERENCE, Body, Disconnected, Message, Places, Receive
 from bifocal.serving.service.observation import Metrics, log_request
 from bifocal.serving.service.settings import Settings
+from bifocal.serving.service.turns import client_of_request
 
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
@@ -81,7 +82,7 @@ class Admission:
                 raise Disconnected from error  # a client that does not read may not hold an answer
 
         try:
-            self._access.check(scope, body.address)
+            client_of_request.set(self._access.check(scope, body.address))
             places = nullcontext() if scope["path"] in PROBES else self._requests.take(body)
             with places, self._uploads.take(body) if body.is_upload else nullcontext():
                 self.metrics.active.set(self._requests.taken.total())
@@ -115,14 +116,14 @@ class Access:
         self._rates = RateLimit(settings.requests_per_second)
         self._guesses = RateLimit(GUESSES_PER_SECOND, GUESSES)
 
-    def check(self, scope: Message, address: str) -> None:
-        """Raise 400, 401, 403 or 429 for a request of an address that may not go on."""
+    def check(self, scope: Message, address: str) -> str:
+        """Return the key of the client, or else its address; raise 400, 401, 403 or 429 if it may not go on."""
         settings, headers = self.settings, dict(scope["headers"])
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
         probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith("/ready")
         is_open = probe or (settings.open_metrics and scope["path"] == METRICS)
         if is_open or not scope["path"].startswith(GUARDED) or scope["method"] == "OPTIONS":
-            return
+            return address
         self._check_origin(headers)
         key = _bearer(headers.get(b"authorization", b""))
         if (wait := self._guesses.wait(address, cost=0)) > 0:
@@ -130,7 +131,8 @@ class Access:
         admin = settings.admin_key is not None and hmac.compare_digest(key, settings.admin_key.encode())
         known = [hmac.compare_digest(key, valid.encode()) for valid in settings.api_keys]
         # An invented key has the rate of its address, and counts before it is refused.
-        if (wait := self._rates.wait(key.decode("latin-1") if admin or any(known) else address)) > 0:
+        client = key.decode("latin-1") if admin or any(known) else address
+        if (wait := self._rates.wait(client)) > 0:
             raise HTTPException(429, "too many requests per second: try again", {"retry-after": str(math.ceil(wait))})
         deletes = scope["method"] == "DELETE"
         if key and not admin and not any(known) and (known or deletes):
@@ -139,6 +141,7 @@ class Access:
             raise HTTPException(401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"})
         if deletes and not admin:
             raise HTTPException(403, "deleting needs the admin key of the service")
+        return client
 
     def _check_host(self, name: str) -> None:
         settings = self.settings

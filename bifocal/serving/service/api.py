@@ -9,11 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from bifocal.search.query import Results
-from bifocal.serving.service.admission import API
+from bifocal.serving.service.bodies import API
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.pictures import SIDES
 from bifocal.serving.service.schema import (
@@ -28,6 +27,7 @@ from bifocal.serving.service.schema import (
     SearchRequest,
     Sentence,
 )
+from bifocal.serving.service.turns import Turns
 
 CLIENT = "bifocal-client"
 """Header with a random text by which a client is known again; the page makes one for each tab."""
@@ -47,6 +47,7 @@ SMALL = 4096
 """Bytes of a body that is parsed in the event loop: a thread takes longer."""
 # Possessive, and an open string reaches to the end: the time is linear in the length.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 BRACKETS = b"[]{}"
 OTHERS = bytes(set(range(256)) - set(BRACKETS))
 
@@ -68,16 +69,33 @@ def parse_json(body: bytes) -> Any:
         elements = sum(structure.count(sign) for sign in (b",", b":", b"[", b"{"))
     if elements > MAX_ELEMENTS:
         raise HTTPException(400, f"the JSON has more than {MAX_ELEMENTS} elements")
-    nesting = accumulate(1 if sign in b"[{" else -1 for sign in structure.translate(None, OTHERS))
+    brackets = structure.translate(None, OTHERS)
+    if 2 * sum(brackets.count(sign) for sign in (b"[", b"{")) < len(brackets):
+        raise HTTPException(400, "the JSON closes more lists and objects than it opens")
+    nesting = accumulate(1 if sign in b"[{" else -1 for sign in brackets)
     if max(nesting, default=0) > MAX_DEPTH:
         raise HTTPException(400, f"the JSON is nested in more than {MAX_DEPTH} levels")
-    return json.loads(body)
+    value = json.loads(body)
+    if SURROGATE.search(body) is not None:
+        json.dumps(value, ensure_ascii=False).encode()  # raises ValueError if one half of a pair stands by itself
+    return value
 
 
-class _JSONRequest(Request):
+PARSING = Turns(1)
+"""Larger bodies are parsed one at a time: each may need several times its size in memory."""
+
+
+class JSONRequest(Request):
+    """Request with its own parser of the body."""
+
+    def __init__(self, request: Request, parse: Callable[[bytes], Any]) -> None:
+        super().__init__(request.scope, request.receive)
+        self._parse = parse
+
     async def json(self) -> Any:
+        """Return the value of the body."""
         body = await self.body()
-        return parse_json(body) if len(body) <= SMALL else await run_in_threadpool(parse_json, body)
+        return self._parse(body) if len(body) <= SMALL else await PARSING.run(self._parse, body)
 
 
 class JSONRoute(APIRoute):
@@ -88,9 +106,14 @@ class JSONRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def parsed_in_thread(request: Request) -> Response:
-            return await handle(_JSONRequest(request.scope, request.receive))
+            parse = self.parser(request)  # may change the headers
+            return await handle(JSONRequest(request, parse))
 
         return parsed_in_thread
+
+    def parser(self, request: Request) -> Callable[[bytes], Any]:
+        """Return the function that parses the body of a request."""
+        return parse_json
 
 
 def api_router(handlers: Handlers) -> APIRouter:

@@ -14,8 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from bifocal.serving.service.admission import API, Admission, error_response
+from bifocal.serving.service.admission import Admission, error_response
 from bifocal.serving.service.api import CLIENT, api_router
+from bifocal.serving.service.bodies import API
 from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.inference import inference_router
@@ -75,7 +76,7 @@ def create_app(
             task.cancel()
         if handlers.comparison is not None:
             handlers.comparison.close()
-        handlers.executor.shutdown(cancel_futures=True)
+        handlers.threads.close()
 
     answers: dict[int | str, dict[str, Any]] = {
         status: {"model": Error, "description": text} for status, text in ERRORS.items()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from bifocal.serving.canary.report import EDGES, RUNNING, ClientBucket, Counts, 
 from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
 from bifocal.serving.service.models import ModelVersion, SearchModel
 from bifocal.serving.service.schema import SearchRequest
+from bifocal.serving.service.turns import Threads
 
 logger = logging.getLogger(__name__)
 MAX_ANSWERS = 20_000
@@ -91,11 +91,11 @@ class Comparison:
     """Comparison of the champion, the release in use, with a candidate; counts begin anew with another version."""
 
     def __init__(
-        self, candidate: Candidate, champion: Reloader, find: Find, executor: Executor, deletions: Deletions
+        self, candidate: Candidate, champion: Reloader, find: Find, threads: Threads, deletions: Deletions
     ) -> None:
         self.mode, self.share = candidate.mode, candidate.share
         # A thread of low priority computes when the threads that answer clients leave time.
-        threads = ThreadPoolExecutor(1, "shadow", _lower_priority) if candidate.mode == "shadow" else executor
+        threads = Threads(1, _lower_priority) if candidate.mode == "shadow" else threads
         self.reloader = Reloader(candidate.source, threads, deletions, lambda model: None)
         self._champion = champion
         self._last: Report | None = None
@@ -167,7 +167,7 @@ class Comparison:
 
     def close(self) -> None:
         """Stop the threads of a shadow."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _answer(
         self, counts: Counts, loaded: LoadedModel, request: SearchRequest, upload: bytes | None, group: int

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,8 +29,13 @@ from bifocal.serving.service.schema import (
     SearchRequest,
 )
 from bifocal.serving.service.settings import Settings
+from bifocal.serving.service.turns import Threads, Turns
 
 T = TypeVar("T")
+MAX_LETTERS = 4_000_000
+"""Characters of all sentences of a request."""
+WRITE_SECONDS = 10
+"""Time for a deletion: a registry may be slow, and its client waits no longer."""
 SMALL = 1_000_000
 """Numbers in the vectors of an index that is searched in the event loop: a thread takes longer."""
 
@@ -44,8 +48,8 @@ class Handlers:
         candidate: Candidate | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
-        self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
-        self.reloader = Reloader(source, self.executor, deletions, self._use)
+        self.threads, self._registry = Threads(settings.threads), Turns(1)
+        self.reloader = Reloader(source, self.threads, deletions, self._use)
         limits = settings.limits
         # A file of a client that is decoded for long delays other files of clients, but not the pictures of the page.
         self.uploads, self.pictures = (
@@ -53,7 +57,7 @@ class Handlers:
         )
         self.comparison: Comparison | None = None
         if candidate is not None:
-            self.comparison = Comparison(candidate, self.reloader, self.find, self.executor, deletions)
+            self.comparison = Comparison(candidate, self.reloader, self.find, self.threads, deletions)
             metrics.registry.register(ComparisonCollector(self.comparison))
         self.thumbnails = ThumbnailCache(self.pictures.run)
 
@@ -91,10 +95,15 @@ class Handlers:
         """
         search, index = loaded.model.search, loaded.model.index
         self.deletions.read_file()
-        query = await self._query(loaded, request, upload)
-        small = query.mode == "vectors" and query.group is None and index.description.count * query.vector.size <= SMALL
-        executor = None if small and not in_thread else loaded.executor
-        results = await compute(executor, search.rank, query, request.k, request.offset)
+        try:
+            query = await self._query(loaded, request, upload)
+            small = query.mode == "vectors" and query.group is None
+            if small and index.description.count * query.vector.size <= SMALL and not in_thread:
+                results = search.rank(query, request.k, request.offset)
+            else:
+                results = await loaded.threads.searches.run(search.rank, query, request.k, request.offset)
+        except ValueError as error:
+            raise HTTPException(400, str(error)[:1000]) from error
         if len(index) < results.items:  # deleted in the meantime
             results.results = [hit for hit in results if hit.id in index]
             results.found, results.items = results.found and len(results) > 0, len(index)
@@ -104,28 +113,25 @@ class Handlers:
 
     async def _query(self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None) -> EncodedQuery:
         """Return the query of a request."""
-        model, executor = loaded.model, loaded.executor
+        model, threads = loaded.model, loaded.threads
         modes, images = model.search.modes, []
         if request.mode not in modes:
             raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
         if upload is not None:
             decoded = await self.decode(model, upload)
-            images.append((await compute(executor, model.embedder.embed_pixels, [decoded.pixels]))[0])
+            images.append((await threads.others.run(model.embedder.embed_pixels, [decoded.pixels]))[0])
         if request.like is not None:
             if request.like not in model.index:
                 raise HTTPException(404, "there is no item with the id in like")
-            images.append(await compute(executor, model.index.vector, request.like))
+            images.append(await threads.searches.run(model.index.vector, request.like))
         exclude = [] if request.like is None else [request.like]
         sentences = [*([] if request.text is None else [request.text]), *request.plus, *request.minus]
-        try:
-            texts = await loaded.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
-            return EncodedQuery.of(
-                request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
-                exclude=exclude, group=request.group, per_group=request.per_group,
-                unknown=model.search.unknown_words(sentences, request.mode),
-            )  # fmt: skip
-        except ValueError as error:
-            raise HTTPException(400, str(error)[:1000]) from error
+        texts = await loaded.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
+        return EncodedQuery.of(
+            request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
+            exclude=exclude, group=request.group, per_group=request.per_group,
+            unknown=model.search.unknown_words(sentences, request.mode),
+        )  # fmt: skip
 
     def _check(self, request: SearchRequest) -> None:
         """Raise 400 for a request that contradicts the limits."""
@@ -143,7 +149,9 @@ class Handlers:
 
     def check_sentences(self, sentences: Sequence[str]) -> None:
         """Raise 400 for a sentence that is empty or too long."""
-        limit = self.settings.limits.characters
+        limit, total = self.settings.limits.characters, sum(map(len, sentences))
+        if total > MAX_LETTERS:
+            raise HTTPException(400, f"the sentences have {total} characters, at most {MAX_LETTERS} are accepted")
         for sentence in sentences:
             if not sentence.strip():
                 raise HTTPException(400, "a sentence is empty")
@@ -216,7 +224,7 @@ class Handlers:
             raise HTTPException(409, "this model cannot show where a phrase is")
         file, phrases = self._file(model, row), split_phrases(text)
         decoded = await self.pictures.run(model.pointer.decoder, await self.run(file.read_bytes))
-        heatmaps = await self.run(model.heatmaps, decoded, phrases)
+        heatmaps = await self.threads.others.run(model.heatmaps, decoded, phrases)
         found = [
             PhraseHeatmap(*place.phrase, place.point, place.data_url(), place.probability)
             if place.present
@@ -232,7 +240,10 @@ class Handlers:
         if candidate is None or item_id not in candidate.model.index:
             self._row(item_id, "")
         try:
-            await self.run(self.deletions.add, item_id)
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._registry.run(self.deletions.add, item_id)
+        except TimeoutError as error:
+            raise HTTPException(503, f"the deletion was not written in {WRITE_SECONDS} s: delete it again") from error
         except OSError as error:
             raise HTTPException(503, f"deletions cannot be written: {error.strerror}") from error
         self.thumbnails.drop(item_id)
@@ -240,7 +251,7 @@ class Handlers:
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
-        return await compute(self.executor, function, *arguments)
+        return await self.threads.searches.run(function, *arguments)
 
     def choose(self, answer: str, item_id: str) -> None:
         """Note that the client of an answer chose a result."""
@@ -269,13 +280,3 @@ class Handlers:
         if file is None or not file.is_file():
             raise HTTPException(404, "this machine does not have the image of this item")
         return file
-
-
-async def compute(executor: Executor | None, function: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of a function that computes, in a thread of an executor; a ``ValueError`` becomes 400."""
-    try:
-        if executor is None:
-            return function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
-    except ValueError as error:
-        raise HTTPException(400, str(error)[:1000]) from error

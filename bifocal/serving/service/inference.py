@@ -5,8 +5,9 @@ A binary tensor is the data behind a JSON header.
 
 import json
 import struct
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,19 +16,19 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.limits import chunks
+from bifocal.onnx.limits import Limits, chunks
 from bifocal.onnx.pixels import DecodedImage
-from bifocal.serving.service.admission import INFERENCE
 from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute, parse_json
+from bifocal.serving.service.bodies import INFERENCE
 from bifocal.serving.service.handlers import Handlers
+from bifocal.serving.service.live import LoadedModel
 from bifocal.serving.service.models import SearchModel
 
 MODEL = "bifocal"
 TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
-SENTENCES, IMAGES = 64, 8
-"""Sentences and image files that are embedded at once."""
+IMAGES = 8
+"""Image files that are embedded at once."""
 HEADER = "inference-header-content-length"
-JSON_TYPE = (b"content-type", b"application/json")
 
 
 @dataclass
@@ -99,6 +100,14 @@ class InferenceInput:
     data: Annotated[list[str], FailFast()] | Annotated[list[Annotated[list[str], FailFast()]], FailFast()]
 
 
+@dataclass
+class RequestedOutput:
+    """Output to return; its parameter "binary_data" says whether it is binary."""
+
+    name: str
+    parameters: dict[str, Any] | None = None
+
+
 @dataclass(kw_only=True)
 class InferenceRequest:
     """Request of the protocol with one input; other keys are ignored."""
@@ -106,7 +115,7 @@ class InferenceRequest:
     parameters: dict[str, Any] = field(default_factory=dict)
     id: str | None = None
     inputs: Annotated[list[InferenceInput], MinLen(1), FailFast()]
-    outputs: Annotated[list[dict[str, Any]], FailFast()] = field(default_factory=list)
+    outputs: Annotated[list[RequestedOutput], FailFast()] = field(default_factory=list)
 
 
 @dataclass
@@ -129,47 +138,48 @@ class InferenceResponse:
     id: str | None = None
 
 
-def read_binary(body: bytes, length: str, rows: int) -> dict[str, Any]:
+def read_binary(body: bytes, length: str, limits: Limits) -> Any:
     """Return the request of a body whose inputs of datatype BYTES are binary, each string after its length.
 
     Args:
         length: bytes of the JSON at the start of the body, as its header says.
-        rows: most strings of a request; 0 means no limit.
+        limits: of the rows and of the characters of a sentence.
 
     Raises:
-        HTTPException: 400, the body has another form.
+        ValueError: the body has another form.
     """
-    if not length.isdigit() or int(length) > len(body):
-        raise HTTPException(400, f"the header {HEADER} is not a length within the body")
-    request, start = parse_json(body[: int(length)]), int(length)
+    start = int(length) if length.isascii() and length.isdigit() and len(length) < 10 else len(body) + 1
+    if start > len(body):
+        raise ValueError(f"the header {HEADER} is not a length within the body")
+    request = parse_json(body[:start])
     inputs = request.get("inputs") if isinstance(request, dict) else None
     for given in inputs if isinstance(inputs, list) else []:
-        size = given.get("parameters", {}).get("binary_data_size") if isinstance(given, dict) else None
+        parameters = given.get("parameters") if isinstance(given, dict) else None
+        size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
         if size is None:
             continue
         if not isinstance(size, int) or not 0 <= size <= len(body) - start:
-            raise HTTPException(400, "binary_data_size is not a size within the body")
-        given["data"] = _binary_strings(body[start : start + size], rows)
+            raise ValueError("binary_data_size is not a size within the body")
+        most = 4 * limits.characters if given.get("name") == TEXT else 0  # bytes of a character in UTF-8
+        given["data"] = _binary_strings(body, start, start + size, limits.rows, most)
         start += size
     if start != len(body):
-        raise HTTPException(400, "the body has more bytes than its header and its binary inputs")
-    return request  # type: ignore[no-any-return]
+        raise ValueError("the body has more bytes than its header and its binary inputs")
+    return request
 
 
-def _binary_strings(data: bytes, rows: int) -> list[str]:
-    found, start = list[str](), 0
-    while start < len(data):
-        if rows and len(found) > rows:
-            break  # the check of the rows refuses it
-        if start + 4 > len(data):
-            raise HTTPException(400, "a binary string has no length")
+def _binary_strings(data: bytes, start: int, end: int, rows: int, most: int) -> list[str]:
+    """Return strings of at most ``most`` bytes, 0 for any number; one more than ``rows`` tells that there are more."""
+    found = list[str]()
+    while start < end and not (rows and len(found) > rows):
+        if start + 4 > end:
+            raise ValueError("a binary string has no length")
         (length,) = struct.unpack_from("<I", data, start)
-        if start + 4 + length > len(data):
-            raise HTTPException(400, "a binary string is longer than its input")
-        try:
-            found.append(data[start + 4 : start + 4 + length].decode())
-        except UnicodeDecodeError as error:
-            raise HTTPException(400, "a binary string is not UTF-8") from error
+        if length > end - start - 4:
+            raise ValueError("a binary string is longer than its input")
+        if most and length > most:
+            raise ValueError(f"a sentence has {length} bytes, at most {most} are accepted")
+        found.append(data[start + 4 : start + 4 + length].decode())
         start += 4 + length
     return found
 
@@ -186,34 +196,22 @@ def binary_response(answer: dict[str, Any], vectors: NDArray[np.float32]) -> Res
 class InferenceRoute(JSONRoute):
     """Route that also reads bodies without a Content-Type, and binary inputs."""
 
-    rows = 0
+    limits = Limits()
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the route."""
-        handle = super().get_route_handler()
-
-        async def converted(request: Request) -> Response:
-            scope: MutableMapping[str, Any] = request.scope
-            length, body = request.headers.get(HEADER), await request.body()
-            if length is not None:
-                body = json.dumps(read_binary(body, length, self.rows)).encode()
-            others = [entry for entry in scope["headers"] if entry[0] not in (b"content-type", b"content-length")]
-            if length is not None or "content-type" not in request.headers:
-                scope = {**scope, "headers": [*others, JSON_TYPE, (b"content-length", str(len(body)).encode())]}
-
-            async def receive() -> dict[str, Any]:
-                return {"type": "http.request", "body": body, "more_body": False}
-
-            return await handle(Request(scope, receive))
-
-        return converted
+    def parser(self, request: Request) -> Callable[[bytes], Any]:
+        """Return the function that parses the body of a request."""
+        length = request.headers.get(HEADER)
+        if length is not None or "content-type" not in request.headers:
+            others = [entry for entry in request.scope["headers"] if entry[0] != b"content-type"]
+            request.scope["headers"] = [*others, (b"content-type", b"application/json")]
+        return parse_json if length is None else partial(read_binary, length=length, limits=self.limits)
 
 
 def inference_router(handlers: Handlers) -> APIRouter:
     """Return the routes; probes of health need no key."""
 
     class Route(InferenceRoute):
-        rows = handlers.settings.limits.rows
+        limits = handlers.settings.limits
 
     router = APIRouter(prefix=INFERENCE, route_class=Route)
 
@@ -228,12 +226,12 @@ def inference_router(handlers: Handlers) -> APIRouter:
         handlers.loaded()
         return Ready(True)
 
-    def find(model: str, version: str | None = None) -> SearchModel:
+    def find(model: str, version: str | None = None) -> LoadedModel:
         if model != MODEL:
             raise HTTPException(404, f"there is no such model; this service has {MODEL}")
-        found = handlers.loaded().model
-        if version not in (None, found.version.model_hash):
-            raise HTTPException(404, f"there is no such version; this service has {found.version.model_hash}")
+        found = handlers.loaded()
+        if version not in (None, known := found.model.version.model_hash):
+            raise HTTPException(404, f"there is no such version; this service has {known}")
         return found
 
     @router.get("/", include_in_schema=False)  # the protocol's OpenAPI has this path, its text the other
@@ -245,12 +243,12 @@ def inference_router(handlers: Handlers) -> APIRouter:
     @router.get("/models/{model}")
     async def metadata(model: str) -> ModelMetadata:
         """Return inputs and outputs of the model."""
-        return described(find(model))
+        return described(find(model).model)
 
     @router.get("/models/{model}/versions/{version}")
     async def metadata_of_version(model: str, version: str) -> ModelMetadata:
         """Return inputs and outputs of a version."""
-        return described(find(model, version))
+        return described(find(model, version).model)
 
     def described(found: SearchModel) -> ModelMetadata:
         names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
@@ -284,13 +282,13 @@ def inference_router(handlers: Handlers) -> APIRouter:
         """Return the embeddings by a version."""
         return await embeddings(find(model, version), body)
 
-    async def embeddings(found: SearchModel, body: InferenceRequest) -> InferenceResponse:
-        binary = _is_binary(body)
+    async def embeddings(loaded: LoadedModel, body: InferenceRequest) -> InferenceResponse:
+        binary, found = _is_binary(body), loaded.model
         strings, limits = _strings(body), handlers.settings.limits
         await handlers.run(limits.check_rows, len(strings))
         if body.inputs[0].name == TEXT:
             handlers.check_sentences(strings)
-            parts = [await handlers.run(found.embedder.embed_sentences, part) for part in chunks(strings, SENTENCES)]
+            parts = [await loaded.embed(strings)]
         else:
             if not found.accepts_images:
                 raise HTTPException(409, "this model reads published features, not image files: send text")
@@ -302,7 +300,7 @@ def inference_router(handlers: Handlers) -> APIRouter:
                     total += decoded.width * decoded.height
                     await handlers.run(limits.check_pixels, total, row)
                     pixels.append(decoded.pixels)
-                parts.append(await handlers.run(found.embedder.embed_pixels, pixels))
+                parts.append(await loaded.threads.others.run(found.embedder.embed_pixels, pixels))
         vectors = np.concatenate(parts).astype(np.float32)
         data = [] if binary else vectors.ravel().tolist()
         output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", data)
@@ -326,10 +324,10 @@ async def _decode(handlers: Handlers, model: SearchModel, row: int, string: str)
 def _is_binary(body: InferenceRequest) -> bool:
     """Return whether the client asks for a binary output; raise 400 for an unknown output."""
     for output in body.outputs:
-        if output.get("name") != OUTPUT:
-            raise HTTPException(400, f"there is no output {output.get('name')!r}; this model has {OUTPUT}")
+        if output.name != OUTPUT:
+            raise HTTPException(400, f"there is no output {output.name!r}; this model has {OUTPUT}")
     everywhere = body.parameters.get("binary_data_output", False)
-    wanted = [(output.get("parameters") or {}).get("binary_data", everywhere) for output in body.outputs]
+    wanted = [(output.parameters or {}).get("binary_data", everywhere) for output in body.outputs]
     return bool(wanted[0] if wanted else everywhere)
 
 

@@ -4,16 +4,18 @@ import asyncio
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.durable import append_line
 from bifocal.search.index.index import SearchIndex
+from bifocal.serving.service.turns import MAX_COST, SHORT_COST, Threads, batches, client_of_request, cost
 
 if TYPE_CHECKING:
     from bifocal.serving.service.models import SearchModel
@@ -22,8 +24,6 @@ logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
 FAILED = "the newest model or index could not be loaded: see the log of the service"
 """Reason for probes, which need no key: errors may have addresses with passwords, and paths."""
-MAX_SENTENCES = 64
-"""Sentences of different requests that are encoded together."""
 
 
 class Deletions:
@@ -108,18 +108,22 @@ def read_ids(text: str) -> tuple[list[str], list[str]]:
 class LoadedModel:
     """A model in memory with its threads; a request keeps the one that it started with.
 
-    Requests that arrive while sentences are encoded form the next batch: one run of the text encoder for all of them.
+    Requests of short sentences that arrive while others are encoded form the next batch, clients in turn: one run of
+    the text encoder for all of them. Other requests are encoded by themselves, in parts.
     """
 
-    def __init__(self, model: "SearchModel", executor: Executor) -> None:
-        self.model, self.executor = model, executor
-        self._waiting: list[tuple[list[str], asyncio.Future[NDArray[Any]]]] = []
+    def __init__(self, model: "SearchModel", threads: Threads) -> None:
+        self.model, self.threads = model, threads
+        self._waiting: list[tuple[list[str], asyncio.Future[NDArray[Any]], str]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def embed(self, sentences: Sequence[str]) -> NDArray[Any]:
         """Return the vectors (B, d) of the B sentences of a request."""
+        if cost(sentences) > SHORT_COST:
+            encode = self.model.embedder.embed_sentences
+            return np.concatenate([await self.threads.others.run(encode, part) for part in batches(sentences)])
         future: asyncio.Future[NDArray[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((list(sentences), future))
+        self._waiting.append((list(sentences), future, client_of_request.get()))
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         return await future
@@ -138,23 +142,30 @@ class LoadedModel:
                             entry[1].set_exception(error)
         self._task = None
 
-    def _take(self) -> list[tuple[list[str], asyncio.Future[NDArray[Any]]]]:
-        count = total = 0
-        for sentences, _ in self._waiting:
-            total += len(sentences)
-            if count and total > MAX_SENTENCES:
+    def _take(self) -> list[tuple[list[str], asyncio.Future[NDArray[Any]], str]]:
+        """Return the first request of each client, then the second ones, up to the cost of a batch."""
+        numbers, counts = list[int](), Counter[str]()
+        for *_, client in self._waiting:
+            numbers.append(counts[client])
+            counts[client] += 1
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        batch, sentences = set[int](), list[str]()
+        for number in order:
+            sentences += self._waiting[number][0]
+            if batch and cost(sentences) > MAX_COST:
                 break
-            count += 1
-        batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        return batch
+            batch.add(number)
+        taken = [self._waiting[number] for number in order if number in batch]
+        self._waiting = [entry for number, entry in enumerate(self._waiting) if number not in batch]
+        return taken
 
-    async def _answer(self, batch: Sequence[tuple[list[str], asyncio.Future[NDArray[Any]]]]) -> None:
-        different = list(dict.fromkeys(sentence for sentences, _ in batch for sentence in sentences))
+    async def _answer(self, batch: Sequence[tuple[list[str], asyncio.Future[NDArray[Any]], str]]) -> None:
+        different = list(dict.fromkeys(sentence for sentences, *_ in batch for sentence in sentences))
         vectors = await asyncio.get_running_loop().run_in_executor(
-            self.executor, self.model.embedder.embed_sentences, different
+            self.threads.searches.executor, self.model.embedder.embed_sentences, different
         )
         row = {sentence: number for number, sentence in enumerate(different)}
-        for sentences, future in batch:
+        for sentences, future, _ in batch:
             if not future.done():  # the client may have gone
                 future.set_result(vectors[[row[sentence] for sentence in sentences]])
 
@@ -181,9 +192,9 @@ class Reloader:
     """The model in use; a reversible source keeps the previous one in memory, to roll back without loading."""
 
     def __init__(
-        self, source: ModelSource, executor: Executor, deletions: Deletions, on_swap: Callable[["SearchModel"], None]
+        self, source: ModelSource, threads: Threads, deletions: Deletions, on_swap: Callable[["SearchModel"], None]
     ) -> None:
-        self.source, self.executor, self.deletions, self.on_swap = source, executor, deletions, on_swap
+        self.source, self.threads, self.deletions, self.on_swap = source, threads, deletions, on_swap
         self.loaded: LoadedModel | None = None
         self.failure: str | None = None  # why the newest model or index is not in use
         self._logged: str | None = None  # error that is in the log
@@ -201,7 +212,7 @@ class Reloader:
             if self._previous is not None and self._previous[0] == key:
                 loaded = self._previous[1]
             else:
-                loaded = LoadedModel(await loop.run_in_executor(None, self._load, key), self.executor)
+                loaded = LoadedModel(await loop.run_in_executor(None, self._load, key), self.threads)
         except NoModel as reason:
             if self.failure != str(reason):
                 logger.info("no model in use", extra={"fields": {"reason": str(reason)}})

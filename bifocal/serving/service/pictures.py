@@ -14,6 +14,7 @@ from PIL import Image
 from starlette.exceptions import HTTPException
 
 from bifocal.onnx.images import LargeImageError, UnsupportedImageError, max_pixels, open_header, open_image
+from bifocal.serving.service.turns import Turns
 
 SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""
@@ -36,7 +37,7 @@ class Decoders:
 
     def __init__(self, processes: int, seconds: float, memory: int) -> None:
         self.seconds, self.memory = seconds, memory
-        self._processes, self._free = processes, asyncio.Semaphore(processes)
+        self._processes, self._turns = processes, Turns(processes)
         self._limiter: CapacityLimiter | None = None
 
     async def start(self) -> None:
@@ -46,7 +47,7 @@ class Decoders:
 
     async def run(self, decode: Callable[..., T], *arguments: object) -> T:
         """Return the result of a function that decodes an image file; raise 400, 413 or 415 for another file."""
-        async with self._free:
+        async with self._turns.turn():
             try:
                 await self.start()
                 async with asyncio.timeout(self.seconds or None):

@@ -125,6 +125,8 @@ def test_only_configured_origins_may_call(guarded: TestClient) -> None:
         ({"sec-fetch-site": "same-site", "origin": "http://other.localhost"}, False),
         ({"origin": "http://evil.example"}, False),
         ({"origin": "null"}, False),
+        ({"origin": "http://["}, False),
+        ({"origin": "http://a]b"}, False),
         ({"sec-fetch-site": "cross-site", "origin": "https://mine.example"}, True),
     ],
 )

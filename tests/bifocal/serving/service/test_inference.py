@@ -159,6 +159,13 @@ def test_wrong_binary_bodies_and_unknown_outputs_are_answered_with_400(server: S
     wrong = [
         (body + b"x", headers), (body[:-1], headers), (body, {key: "-1"}), (body, {key: "999999"}),
         (b"[1]", {key: "3"}), binary([b"\xff\xfe"], []), binary([b"a star"], [{"name": "another"}]),
+        (b"{", {key: "1"}), (b"", {key: "0"}), (b"\xff", {key: "1"}), (b"9" * 5000, {key: "5000"}),
+        (body, {key: "\xb2"}), (body, {key: "9" * 5000}), binary([b"\x01" * 40_001], []),
+        (body.replace(b'"parameters": {"binary_data_size": 10}', b'"parameters": null'), headers),
+        (body.replace(b'"parameters": {"binary_data_size": 10}', b'"parameters": [] '), headers),
+        *(binary([b"a star"], [{"name": "embedding", "parameters": value}]) for value in ("x", [1], 1, True)),
+        (b'{"id": "\\ud800", "inputs": []}', {}), (b'{"id": "\\uDC00\\ud800", ' + b" " * 5000 + b'"inputs": []}', {}),
+        (b"]" * 5000, {}), (b"9" * 5000, {}),
     ]  # fmt: skip
     for content, given_headers in wrong:
         status, answer, _ = server.request("POST", INFER, content, given_headers)

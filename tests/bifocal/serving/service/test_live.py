@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -23,6 +22,7 @@ from bifocal.search.deletion import delete_from_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.live import Deletions, LoadedModel
+from bifocal.serving.service.turns import Threads
 from tests.bifocal.serving.runs import COLLECTION, replace_run, write_run
 from tests.bifocal.serving.server import JSON, Server, running_server
 
@@ -174,7 +174,7 @@ def test_after_sigkill_under_load_it_is_ready_again_and_clients_see_connection_e
 def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bifocal.serving.service.live.MAX_SENTENCES", 4)
+    monkeypatch.setattr("bifocal.serving.service.live.MAX_COST", 4)
     batches: list[list[str]] = []
 
     def encode(sentences: list[str]) -> np.ndarray:
@@ -185,10 +185,9 @@ def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
 
     async def answer_all() -> list[object]:
         model: Any = SimpleNamespace(embedder=SimpleNamespace(embed_sentences=encode))
-        with ThreadPoolExecutor(1) as executor:
-            loaded = LoadedModel(model, executor)
-            requests = [["one"], ["two", "three"], ["bad"], ["one"], ["four", "five", "six"]]
-            return await asyncio.gather(*map(loaded.embed, requests), return_exceptions=True)
+        loaded = LoadedModel(model, Threads(1))
+        requests = [["one"], ["two", "three"], ["bad"], ["one"], ["four", "five", "six"]]
+        return await asyncio.gather(*map(loaded.embed, requests), return_exceptions=True)
 
     first, second, third, fourth, fifth = asyncio.run(answer_all())
     assert first.tolist() == fourth.tolist() == [[3, ord("o")]]

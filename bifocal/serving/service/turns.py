@@ -1,0 +1,109 @@
+"""Computations of requests: clients take turns, so a client that asks for much waits for itself."""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
+
+T = TypeVar("T")
+LETTERS = 64
+"""Letters of a sentence by which its cost grows by one; each sentence of a batch costs as much as the longest."""
+MAX_COST, SHORT_COST = 128, 64
+"""Largest cost of a batch, and of the sentences of a request that share a batch with others."""
+client_of_request = ContextVar("client_of_request", default="")
+"""Key of the client of this request, or else its address."""
+
+
+class Turns:
+    """Slots for which clients wait in turn, with a thread for each.
+
+    Args:
+        slots: of all clients.
+        of_client: slots of one client at a time; 0 for all.
+        initializer: is called in each thread.
+    """
+
+    def __init__(self, slots: int, of_client: int = 0, initializer: Callable[[], None] | None = None) -> None:
+        self.executor = ThreadPoolExecutor(slots + 1, "bifocal", initializer)  # a batch of all clients has no slot
+        self._free, self._of_client = slots, of_client or slots
+        self._taken: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a slot, and keep it."""
+        client, granted = client_of_request.get(), asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(granted)
+        self._grant()
+        try:
+            await granted
+            yield
+        finally:
+            if not granted.cancelled():
+                self._free += 1
+                self._taken[client] -= 1
+                if not self._taken[client]:
+                    del self._taken[client]
+                self._grant()
+
+    def _grant(self) -> None:
+        while self._free:
+            client = next((name for name in self._waiting if self._taken[name] < self._of_client), None)
+            if client is None:
+                return
+            waiting = self._waiting[client]
+            granted = waiting.popleft()
+            self._waiting.move_to_end(client)
+            if not waiting:
+                del self._waiting[client]
+            if not granted.cancelled():
+                granted.set_result(None)
+                self._free -= 1
+                self._taken[client] += 1
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
+        async with self.turn():
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
+            except ValueError as error:
+                raise HTTPException(400, str(error)[:1000]) from error
+
+
+class Threads:
+    """Threads of a service: searches by short sentences have their own, and no other work delays them."""
+
+    def __init__(self, count: int, initializer: Callable[[], None] | None = None) -> None:
+        self.searches = Turns(count, initializer=initializer)
+        self.others = Turns(count, of_client=2, initializer=initializer)
+
+    def close(self) -> None:
+        """Start no further work."""
+        for turns in (self.searches, self.others):
+            turns.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def cost(sentences: Sequence[str]) -> int:
+    """Return the cost of sentences that are encoded together.
+
+    >>> cost(["a dog", "a cat"]), cost(["a" * 640, "a cat"])
+    (2, 22)
+    """
+    return len(sentences) * (1 + max(map(len, sentences), default=0) // LETTERS)
+
+
+def batches(sentences: Sequence[str]) -> Iterator[list[str]]:
+    """Yield sentences in batches of at most ``MAX_COST``, or of one sentence."""
+    batch: list[str] = []
+    for sentence in sentences:
+        if batch and cost([*batch, sentence]) > MAX_COST:
+            yield batch
+            batch = []
+        batch.append(sentence)
+    if batch:
+        yield batch
