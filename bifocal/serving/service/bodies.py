@@ -26,6 +26,9 @@ PARTS, PART_BYTES = 1000, 256
 """A body may come in this number of parts, and in more of this average size: the event loop handles each."""
 
 
+TOO_MANY = HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
+
+
 class Disconnected(Exception):
     """The client went away before its body was complete, or does not read its answer."""
 
@@ -91,6 +94,8 @@ class Body:
                     if parts > PARTS + len(content) // PART_BYTES:
                         raise HTTPException(400, "the body is sent in too many small parts")
         except TimeoutError as error:
+            if not self._end:
+                raise TOO_MANY from error
             raise HTTPException(408, f"the body did not arrive within {self._seconds:g} s, or too slowly") from error
         finally:
             self.incomplete = False
@@ -116,9 +121,9 @@ class Body:
 
 
 class Places:
-    """Places of requests, of all addresses and of one; without one, the slowest incomplete body loses its place.
+    """Places of requests, of all addresses and of one.
 
-    The address with the most incomplete bodies loses first.
+    If all are taken, an incomplete body loses its place: the slowest of the address that has most of them.
     """
 
     def __init__(self, most: int, of_address: int) -> None:
@@ -133,8 +138,8 @@ class Places:
         self._bodies[body] = None
         try:
             if self.taken[body.address] > self.of_address:
-                self._make_room(body.address)
-            elif self.taken.total() > self.most:
+                raise TOO_MANY
+            if self.taken.total() > self.most:
                 self._make_room()
             yield
         finally:
@@ -143,9 +148,9 @@ class Places:
             if not self.taken[body.address]:
                 del self.taken[body.address]
 
-    def _make_room(self, address: str | None = None) -> None:
-        incomplete = [body for body in self._bodies if body.incomplete and address in (None, body.address)]
+    def _make_room(self) -> None:
+        incomplete = [body for body in self._bodies if body.incomplete]
         if not incomplete:
-            raise HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
+            raise TOO_MANY
         counts = Counter(body.address for body in incomplete)
         max(incomplete, key=lambda body: (counts[body.address], -body.rate())).end()

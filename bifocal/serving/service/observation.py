@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -25,11 +26,11 @@ COUNTS = (0, 1, 5, 10, 25, 50, 100)
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formatter that hides credentials in its lines by ``redact``."""
+    """Formatter that hides credentials in its lines by ``redact``, once for each of the words that repeat."""
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         super().__init__()
-        self._redact = redact
+        self._redact = lru_cache(redact)
 
 
 class JSONFormatter(RedactingFormatter):
@@ -38,13 +39,12 @@ class JSONFormatter(RedactingFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        entry = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        entry = {"level": record.levelname.lower(), "event": record.getMessage()}
         entry |= getattr(record, "fields", {})
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(
-            {key: self._redact(value) if isinstance(value, str) else value for key, value in entry.items()}
-        )
+        shown = {key: self._redact(value) if isinstance(value, str) else value for key, value in entry.items()}
+        return json.dumps({"time": moment, **shown})
 
 
 class TextFormatter(RedactingFormatter):

@@ -33,6 +33,7 @@ class Server:
     def __init__(self, port: int, log: Path, *options: object) -> None:
         self.port, self.log, self.options = port, log, options
         self.process: subprocess.Popen[bytes] | None = None
+        self.source: tuple[str, int] | None = None  # address of the client
 
     def start(self) -> None:
         """Start the process; ``wait_until_ready`` waits for it."""
@@ -77,7 +78,7 @@ class Server:
 
     def connect(self) -> HTTPConnection:
         """Return a connection."""
-        return HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=self.source)
 
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None

@@ -19,10 +19,8 @@ import numpy as np
 from PIL import Image
 
 from tests.bifocal.serving.server import JSON, Server
+from tests.rehearsals.attack.protocol import INFER, UPLOAD, Statuses, large_tensors, protocol_attacks
 
-Statuses = Counter[int | str]
-INFER = "/v2/models/bifocal/infer"
-UPLOAD = "/api/v1/search/image?k=3"
 AT_ONCE = 16
 
 
@@ -38,12 +36,14 @@ def attacks() -> dict[str, Callable[[Server], Statuses]]:
         "64 bodies of one byte per second": send_slow_bodies,
         "ids and paths that lead out of the collection": send_paths,
         "2,000 malformed requests": send_malformed,
+        **protocol_attacks(),
         "500 guesses of a key, invented addresses, foreign hosts and sites": send_guesses,
     }
 
 
 def prepare() -> None:
     """Make the large bodies: while this process does so, it sends no probe."""
+    large_tensors()
     wrong_values()
     slow_images()
 

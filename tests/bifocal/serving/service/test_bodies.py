@@ -104,7 +104,13 @@ def test_chunks_of_one_byte_leave_the_probes_alive(server: Server) -> None:
             assert server.get("/healthz")[0] == 200
             times.append(time.monotonic() - start)
     assert max(times) < 1
-    assert {task.result()[:12] for task in running} <= {b"HTTP/1.1 400", b"HTTP/1.1 405", b"HTTP/1.1 408", b""}
+    assert {task.result()[:12] for task in running} <= {
+        b"HTTP/1.1 400",
+        b"HTTP/1.1 405",
+        b"HTTP/1.1 408",
+        b"HTTP/1.1 429",
+        b"",
+    }
 
 
 def test_incomplete_bodies_of_one_address_take_no_place_of_others(server: Server) -> None:
@@ -164,6 +170,6 @@ def test_the_slowest_body_of_the_greediest_address_makes_room() -> None:
         assert places.taken == Counter()
         return found
 
-    assert asyncio.run(run("aaabcd")) == [408, 408, 200, 200, 200, 200]
-    assert asyncio.run(run("aaaab")) == [408, 200, 200, 200, 200]
-    assert asyncio.run(run("aaaa", asyncio.Event.set)) == [200, 200, 200, 429]
+    assert asyncio.run(run("aaabcd")) == [429, 429, 200, 200, 200, 200]
+    assert asyncio.run(run("aaaabb")) == [429, 200, 200, 429, 200, 200]
+    assert asyncio.run(run("aabbc", asyncio.Event.set)) == [200, 200, 200, 200, 429]
