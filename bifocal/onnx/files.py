@@ -50,11 +50,7 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
 
 
 def open_regular(path: Path, most: int) -> BufferedReader:
-    """Open a regular file of at most ``most`` bytes: a named pipe waits for a writer, and a device has no end.
-
-    Raises:
-        ValueError: for any other file; the message does not contain the path.
-    """
+    """Open a regular file of at most ``most`` bytes; ``ValueError`` for others: a pipe or a device has no end."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):

@@ -54,10 +54,8 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             members, written = members + 1, written + max(member.size, BLOCK)
             if written > allowed or members > MAX_MEMBERS:
                 raise ValueError(
-                    f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} times its own size: this "
-                    f"is not an archive of photographs (files take at least {BLOCK} bytes)"
-                    if members <= MAX_MEMBERS
-                    else f"{archive} has more than {MAX_MEMBERS:,} files: split it"
+                    f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} times its own size, or to "
+                    f"more than {MAX_MEMBERS:,} files: this is not an archive of photographs"
                 )
             if reason is not None:
                 rejected.append(RejectedEntry("image", place, reason))

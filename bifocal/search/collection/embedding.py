@@ -66,7 +66,7 @@ class CollectionEmbedder:
         update = CollectionUpdate(self._usable(description), entries, states)
         writer = open_writer(directory, description, self.items_per_shard, self.source, entries, states)
         run, start = _Run(self, vectors, update, writer, entries), time.perf_counter()
-        if run.reads_files:
+        if run._stored is None:
             update.convert_colors(self.source)
         run.embed()
         seconds = time.perf_counter() - start
@@ -150,7 +150,7 @@ class _Run:
         """Add all entries that a killed run has not written."""
         remaining = self._take_over_shards()
         changed = [position for position in remaining if not self.update.unchanged[position]]
-        self.read = len(changed) if self.reads_files else 0
+        self.read = len(changed) if self._stored is None else 0
         loaded = prefetch(self._load, changed, 4 * self.settings.batch_size)
         batch, new, total = list[Embedded](), 0, len(self.entries)
         for position in track(remaining, "embedding images", total=total, done=total - len(remaining)):
@@ -226,11 +226,6 @@ class _Run:
         if self._stored is not None:
             return self.vectors.encode_inputs(self._stored([image.item.item_id for image in batch]))
         return self.vectors.encode_images([image.pixels for image in batch if image.pixels is not None])
-
-    @property
-    def reads_files(self) -> bool:
-        """Whether the vectors are computed from image files."""
-        return self._stored is None
 
     @property
     def _stored(self) -> Features | None:

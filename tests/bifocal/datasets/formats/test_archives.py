@@ -90,7 +90,7 @@ def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch:
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("0.jpg", bytes(2**23))
-    with pytest.raises(ValueError, match="200 times its own size: this is not an archive of photographs"):
+    with pytest.raises(ValueError, match=r"200 times its own size, .*: this is not an archive of photographs"):
         unpack(bomb, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     for name in ("cut.zip", "cut.tar"):
@@ -115,10 +115,10 @@ def test_empty_and_skipped_files_count_towards_the_limit(tmp_path: Path, monkeyp
     with tarfile.open(archive, "w:gz") as tar:
         for number in range(2_000):
             add(tar, f"{number}", b"")
-    with pytest.raises(ValueError, match="200 times its own size: this is not an archive of photographs"):
+    with pytest.raises(ValueError, match=r"200 times its own size, .*: this is not an archive of photographs"):
         unpack(archive, tmp_path / "out")
     monkeypatch.setattr("bifocal.datasets.formats.archives.MAX_MEMBERS", 9)
-    with pytest.raises(ValueError, match=r"many\.tgz has more than 9 files: split it"):
+    with pytest.raises(ValueError, match=r"many\.tgz unpacks to more than .* more than 9 files"):
         unpack(archive, tmp_path / "out")
 
 
