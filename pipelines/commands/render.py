@@ -19,8 +19,8 @@ BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 def render_readmes(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     """Return the text of each README, whose tables stand between ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``."""
-    texts = {root / "README.md": {"stages": stages_table()}}
-    for component in all_components().values():
+    texts = {root / "components" / "README.md": {"stages": stages_table(), "cluster": cluster_table()}}
+    for component in configurable_components().values():
         readme = root / component.module.replace(".", "/") / "README.md"
         texts[readme] = component_blocks(component, values.get(component.name, {}))
     return {readme: fill(readme, blocks) for readme, blocks in texts.items()}
@@ -40,11 +40,11 @@ def component_blocks(component: Component, section: Mapping[str, Any]) -> dict[s
 
 
 def stages_table() -> str:
-    """Table of the stages in the root README: the embedding pipeline in topological order, then the other stages."""
+    """Table of the stages in ``components/README.md``: the embedding pipeline in topological order, then the other stages."""
     pipeline = {stage.name: stage for stage in pipeline_components()}
     rows = [
         (
-            f"[`{stage.name}`](components/{stage.name}/README.md)"
+            f"[`{stage.name}`]({stage.name}/README.md)"
             + ("" if stage.name in pipeline else " (pipeline `ranking_head`)"),
             stage.summary,
             _names(stage.inputs),
@@ -53,6 +53,13 @@ def stages_table() -> str:
         for stage in (pipeline | configurable_components()).values()
     ]
     return _table(("stage", "task", "inputs", "outputs"), rows)
+
+
+def cluster_table() -> str:
+    """Table of the steps that only a cluster has, in ``components/README.md``."""
+    steps = [step for name, step in all_components().items() if name not in configurable_components()]
+    rows = [(f"`{step.name}`", step.summary, _names(step.inputs), _names(step.outputs)) for step in steps]
+    return _table(("step", "task", "inputs", "outputs"), rows)
 
 
 def artifacts_table(component: Component) -> str:
