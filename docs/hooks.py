@@ -20,12 +20,12 @@ DOCS = "docs"
 RECORDS = f"{DOCS}/records/"
 """History: no part of the navigation or the search; a linked record is shown as its text, like a source file."""
 NAMED = {
-    "AGENTS.md": "reference/agents.md",
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "reference/contributing.md",
     "README.md": "index.md",
     "SECURITY.md": "reference/security.md",
     "benchmarks/README.md": "reference/benchmarks.md",
+    "components/README.md": "stages/index.md",
     "containers/README.md": "reference/containers.md",
     "deploy/README.md": "reference/deploy.md",
     "pipelines/README.md": "reference/pipelines.md",
@@ -37,8 +37,8 @@ LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 def repository_pages() -> dict[str, str]:
     """Return the page of the site for each README outside ``docs``, by its path in the repository."""
-    stages = (file.relative_to(ROOT) for file in sorted((ROOT / "components").rglob("README.md")))
-    named = {stage.as_posix(): f"stages/{stage.parent.relative_to('components').as_posix()}.md" for stage in stages}
+    stages = (file.relative_to(ROOT) for file in sorted((ROOT / "components").glob("*/README.md")))
+    named = {stage.as_posix(): f"stages/{stage.parent.name}.md" for stage in stages}
     return NAMED | named
 
 

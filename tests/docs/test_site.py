@@ -34,7 +34,7 @@ def test_site_has_no_broken_link(site: Path) -> None:
 
 @pytest.mark.slow
 def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
-    text = (site / "api" / "losses.html").read_text()
+    text = (site / "api" / "models.html").read_text()
     names = public_names("bifocal.losses")
     assert len(names) > 10
     assert all(f'id="{name}"' in text for name in names)
