@@ -40,7 +40,7 @@ def component_blocks(component: Component, section: Mapping[str, Any]) -> dict[s
 
 
 def stages_table() -> str:
-    """Table of the stages in ``components/README.md``: the embedding pipeline in topological order, then the other stages."""
+    """Table of the stages in ``components/README.md``: the embedding pipeline in topological order, then the others."""
     pipeline = {stage.name: stage for stage in pipeline_components()}
     rows = [
         (
