@@ -140,7 +140,7 @@ class RegistryDeletions(Deletions):
         with mlflow_errors_as_oserror():
             run_id = lock_run(connect(), self.model)
             if run_id is None:
-                raise ValueError(f"the registry has no version of {self.model} with a run: there is nothing to delete")
+                raise ValueError(f"the registry has no version of {self.model}: there is nothing to delete")
             digits = wanted[0].encode().hex()
             alone = len(wanted) == 1 and len(digits) <= LONGEST
             name = ITEM + digits if alone else sha256(json.dumps(wanted).encode()).hexdigest()
