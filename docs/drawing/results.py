@@ -19,7 +19,13 @@ def result_drawings() -> dict[str, str]:
     kinds = ("bifocal train", "fast.yaml", "class names")
     folders = [name.partition(":")[0] for name in found if name.endswith(kinds[0]) and not name.startswith("6")]
     sums = {folder: [(found[f"{folder}: recall sum, {kind}"].value,) * 3 for kind in kinds] for folder in folders}
+    queries = {
+        result.name.split(", ", 1)[1].partition(":")[0]: [(result.value,) * 3]
+        for result in read_results(RESULTS / "speed.engines.json")
+        if "CPU time of a query" in result.name
+    }
     return {
+        "engines": dots("A query in two million vectors", ("CPU time, ms",), queries, 24),
         "leaderboard": dots("R@1 on drawn scenes, percent", ("caption", "image"), _recalls("leaderboard"), 100),
         "leaderboard_flickr8k": dots(
             "R@1 on Flickr8k, percent", ("caption", "image"), _recalls("leaderboard_flickr8k"), 40
