@@ -11,6 +11,7 @@ import pandas as pd
 from bifocal.datasets import Dataset
 from bifocal.datasets.base import META
 from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
+from bifocal.datasets.splits import missing_splits
 from bifocal.onnx.images import open_image
 
 Severity = Literal["error", "warning", "note"]
@@ -56,6 +57,7 @@ def inspect_dataset(
     pairs = _near_duplicates(dataset, limit, seed)
     findings = [
         *_rejected(rejected),
+        *_splits(images),
         *_duplicates(dataset, pairs),
         *_captions(captions, words),
         *_sizes(images),
@@ -108,6 +110,11 @@ def _rejected(rejected: pd.DataFrame) -> list[Finding]:
     return findings + _finding("note", "left out on purpose", "see the reasons", left_out)
 
 
+def _splits(images: pd.DataFrame) -> list[Finding]:
+    problem = missing_splits(Counter(images["split"]))
+    return [] if problem is None else [Finding("error", "a split without images", 1, problem)]
+
+
 def _general(reason: str) -> str:
     """Return a reason without what differs between entries, so that equal problems are counted together."""
     return reason.split(":")[0].split(" (")[0][:60]
@@ -142,7 +149,7 @@ def _captions(captions: pd.DataFrame, words: pd.Series) -> list[Finding]:
     shared = _texts(shared_captions(captions), "{text} ({images} images)")
     twice = _texts(captions[captions.duplicated(["image_id", "text"])], "{image_id}: {text}")
     short = _texts(captions[words < FEW_WORDS], "{image_id}: {text}")
-    ambiguous = "no model can tell these images apart by this caption; retrieval counts each of them as right"
+    ambiguous = "no model can tell these images apart by this caption; retrieval counts only its own image"
     few = f"captions with fewer than {FEW_WORDS} words say little about an image"
     return [
         *_finding("warning", "captions of several images", ambiguous, shared),

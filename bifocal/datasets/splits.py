@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from bifocal.datasets.base import SPLITS
 from bifocal.datasets.duplicates import near_duplicates
 from bifocal.onnx.images import open_image
 from bifocal.progress import log_line
@@ -20,6 +21,18 @@ def check_fractions(corpus: str, val: str | float, test: str | float, name: str,
             f"{corpus}: val is {val!r} and test is {test!r}; expected {name}, or a fraction of the {unit} of train "
             "in [0, 1); the fractions must sum to less than 1"
         )
+
+
+def missing_splits(counts: Mapping[str, int], needed: Iterable[str] = SPLITS) -> str | None:
+    """Return what is wrong with the numbers of images of the splits; None if each of ``needed`` has images."""
+    missing = [split for split in needed if not counts.get(split)]
+    if not missing:
+        return None
+    found = ", ".join(f"{count:,} in {split}" for split, count in counts.items()) or "none"
+    return (
+        f"no image is in {' or '.join(missing)} ({found}): give rows of these splits in the column split, or leave the "
+        "column out; splits are drawn by groups of near-duplicates, so add images that differ"
+    )
 
 
 def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:

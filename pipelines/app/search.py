@@ -117,13 +117,17 @@ def _sentence_or_image(query: str) -> str | Path:
     except OSError:  # longer than a name can be
         return query
     if Path(query).suffix.lower() in IMAGE_SUFFIXES:
-        raise FileNotFoundError(f"{query}: there is no such image file")
+        if " " not in query or "/" in query:
+            raise FileNotFoundError(f"{query}: there is no such image file")
+        click.echo(f"{query}: there is no such image file, so it is searched as a sentence", err=True)
     return query
 
 
 def _condition(where: str) -> dict[str, Any]:
     try:
-        condition: dict[str, Any] = json.loads(where)
-    except ValueError as error:
-        raise click.UsageError(f'--where is {where!r}, expected JSON such as {{"year": {{"min": 2000}}}}') from error
+        condition = json.loads(where)
+    except (ValueError, RecursionError):
+        condition = None
+    if not isinstance(condition, dict):
+        raise click.UsageError(f'--where is {where!r}, expected JSON such as {{"year": {{"min": 2000}}}}')
     return condition

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import click
 import pandas as pd
 
 from bifocal.datasets import Dataset, read_dataset
+from bifocal.datasets.splits import missing_splits
 from bifocal.search.collection.collection import Collection
 from pipelines.app.encoders import SMALL, encoder_folder
 from pipelines.app.run_folder import (
@@ -95,9 +97,14 @@ def train_command(
     shown = recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
     click.echo(f"recipe: {shown}, {reasons}", err=True)
     use_store_of(folder)
+    stages = stages_of_run()
+    run_stages(folder, values, [stage for stage in stages if stage.name == "prepare_dataset"])
+    counts = Counter(read_dataset(folder / ARTIFACTS / "dataset").images["split"])
+    if problem := missing_splits(counts, dict.fromkeys(["train", "val", values["evaluate"]["split"]])):
+        raise ValueError(f"{directory} cannot be trained on: {problem}")
     if seconds is not None:
         values = fit_budget(seconds, start, folder, values)
-    run_stages(folder, values, stages_of_run())
+    run_stages(folder, values, stages)
     images = Collection.open(folder / ARTIFACTS / "collection").description.items
     from rich.console import Console
 

@@ -66,6 +66,10 @@ NO_CAPTIONS = (
 )
 WRONG = {
     ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
+    ("search", "star", "--run", "RUN", "--where", "[1]"): "--where is '[1]', expected JSON such as "
+    '{"year": {"min": 2000}}',
+    ("search", "star", "--run", "RUN", "--where", "null"): "--where is 'null', expected JSON such as "
+    '{"year": {"min": 2000}}',
     ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
     ("search", "a star", "--minus", " ", "--run", "RUN"): "the query is empty: name something to find in the images",
     ("where", "RUN/images/00000.jpg", "", "--run", "RUN"): "the phrase is empty: name something to find in the image",
@@ -155,6 +159,31 @@ def test_unknown_words_are_named_and_the_others_are_searched(run: Path, command:
 
 def test_a_sentence_longer_than_a_file_name_is_searched(run: Path, command: Command) -> None:
     assert command("search", "a red star " * 40, "--run", run).exit_code == 0
+
+
+def test_a_sentence_may_end_in_the_name_of_a_file(run: Path, command: Command) -> None:
+    result = command("search", "a red star.png", "--run", run)
+    assert result.exit_code == 0, result.output
+    assert "a red star.png: there is no such image file, so it is searched as a sentence" in result.output
+
+
+@pytest.mark.parametrize(("split", "is_copy"), [("test", False), ("", True)])
+def test_a_training_without_a_split_is_refused_before_the_features(
+    split: str, is_copy: bool, run: Path, recipe: Path, command: Command, tmp_path: Path
+) -> None:
+    folder, lines = tmp_path / "photos", ["image,caption" + (",split" if split else "")]
+    folder.mkdir()
+    for number in range(12):
+        shutil.copy(run / "images" / f"{0 if is_copy else number:05d}.jpg", folder / f"{number}.jpg")
+        lines.append(f"{number}.jpg,a red star" + (f",{split}" if split else ""))
+    (folder / "captions.csv").write_text("\n".join(lines))
+    expected = f"no image is in {'train or val (12 in test)' if split else 'val or test (12 in train)'}: give rows of"
+    result = command("inspect", folder, "--page", tmp_path / "page.html")
+    assert result.exit_code == 1
+    assert "a split without images" in result.output
+    result = command("train", folder, "--run", tmp_path / "run", "--recipe", recipe)
+    assert expected in str(result.exception)
+    assert [path.name for path in (tmp_path / "run" / "artifacts").iterdir()] == ["dataset"]
 
 
 def test_a_port_in_use_is_named_before_a_model_is_loaded(run: Path, command: Command) -> None:
