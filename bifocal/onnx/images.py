@@ -25,6 +25,8 @@ from bifocal.onnx.metadata import TURNS, LargeImageError, orientation, srgb_tran
 
 # Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
 ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
+UPLOADS = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF")
+"""Formats of files that clients of a service send; the others have decoders that nobody needs there."""
 HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 """First brand of the photographs that phones write, at byte 8 of the file."""
 MAX_PIXELS, VARIABLE = 250_000_000, "BIFOCAL_MAX_PIXELS"
@@ -82,13 +84,13 @@ def image_formats() -> tuple[str, ...]:
     return tuple(formats)
 
 
-def unsupported(file: IO[bytes]) -> str:
+def unsupported(file: IO[bytes], formats: tuple[str, ...]) -> str:
     """Return why an open file has none of the formats, and what to do."""
     file.seek(4)
     start = file.read(8)
     if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in image_formats():
         return "a HEIC photograph: install the extra heic, pip install 'bifocal-vse[heic]', or save it as JPEG"
-    return f"not an image in a supported format ({', '.join(image_formats())})"
+    return f"not an image in a supported format ({', '.join(formats)})"
 
 
 class UnsupportedImageError(ValueError):
@@ -97,19 +99,21 @@ class UnsupportedImageError(ValueError):
 
 @contextmanager
 def open_header(
-    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES
+    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES, formats: tuple[str, ...] | None = None
 ) -> Iterator[ImageFile.ImageFile]:
     """Yield Pillow's image of an open file before its pixels are decoded.
 
     Args:
         max_pixels: of the image.
         max_bytes: of the file.
+        formats: by default all ``image_formats``.
 
     Raises:
         UnsupportedImageError: the file has no supported format.
         LargeImageError: the image is above a limit.
         ValueError: the header is damaged, or the caller's decoder fails; the message does not contain the path.
     """
+    chosen = tuple(name for name in image_formats() if formats is None or name in formats)
     size = file.seek(0, os.SEEK_END)
     if not size:
         raise ValueError("the file is empty")
@@ -117,12 +121,12 @@ def open_header(
         raise LargeImageError(f"too large: a file of {size} bytes, at most {max_bytes} are accepted")
     try:
         pixels, metadata = without_metadata(file)
-        with _opened(pixels) as image:
+        with _opened(pixels, chosen) as image:
             image.info.update(metadata)
             _check(image, pixels, size, max_pixels)
             yield image
     except UnidentifiedImageError as error:
-        raise UnsupportedImageError(unsupported(file)) from error
+        raise UnsupportedImageError(unsupported(file, chosen)) from error
     except MemoryError as error:
         raise LargeImageError("too large: decoding it needs too much memory") from error
     except ValueError:
@@ -131,9 +135,11 @@ def open_header(
         raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
 
 
-def image_size(file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES) -> tuple[int, int]:
+def image_size(
+    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES, formats: tuple[str, ...] | None = None
+) -> tuple[int, int]:
     """Return width and height of an open image file in pixels after EXIF rotation; see ``open_header``."""
-    with open_header(file, max_pixels, max_bytes) as image:
+    with open_header(file, max_pixels, max_bytes, formats) as image:
         width, height = image.size
         # Pillow's size of a TIFF is upright.
         return (height, width) if image.format != "TIFF" and orientation(image) in TURNED else (width, height)
@@ -148,16 +154,16 @@ def has_profile(path: Path) -> bool:
         return False
 
 
-def _opened(file: IO[bytes]) -> ImageFile.ImageFile:
+def _opened(file: IO[bytes], formats: tuple[str, ...]) -> ImageFile.ImageFile:
     try:
         file.seek(0)
-        return Image.open(file, formats=image_formats())
+        return Image.open(file, formats=formats)
     except Exception:  # the readers of HEIF and AVIF write the EXIF data anew
         file.seek(0)
         plain, count = EXIF_ITEM.subn(rb"\1free", file.read())
         if not count:
             raise
-        return Image.open(BytesIO(plain), formats=image_formats())
+        return Image.open(BytesIO(plain), formats=formats)
 
 
 def check_complete(image: Image.Image, file: IO[bytes]) -> None:

@@ -102,11 +102,12 @@ class DecodedImage(NamedTuple):
 
 
 def decode_pixels(
-    file: bytes, preprocessing: Mapping[str, Any], most: int | None = None, max_bytes: int = MAX_BYTES
-) -> DecodedImage:
-    """Decode an image file as the graphs read it; reject one of more than ``most`` pixels, see ``max_pixels``."""
+    file: bytes, preprocessing: Mapping[str, Any], most: int | None = None, max_bytes: int = MAX_BYTES,
+    formats: tuple[str, ...] | None = None,
+) -> DecodedImage:  # fmt: skip
+    """Decode an image file as the graphs read it; reject one of more than ``most`` pixels, see ``open_header``."""
     arguments = dict(preprocessing)
-    size = image_size(BytesIO(file), most or max_pixels(), max_bytes)
+    size = image_size(BytesIO(file), most or max_pixels(), max_bytes, formats)
     image = decode_image(BytesIO(file), None, arguments.pop("decoded_side", None))
     return DecodedImage(resized_pixels(image, **arguments), *size)
 

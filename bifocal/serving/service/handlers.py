@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.images import MAX_BYTES
+from bifocal.onnx.images import MAX_BYTES, UPLOADS
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.query import EncodedQuery, ItemFacts, Results
@@ -165,8 +165,8 @@ class Handlers:
         if not upload:
             raise HTTPException(400, "the body is empty: send an image file")
         limits = self.settings.limits
-        size = limits.pixels or None, limits.image_bytes or MAX_BYTES
-        return await self.uploads.run(decode_pixels, upload, model.embedder.preprocessing, *size)
+        most = limits.pixels or None, limits.image_bytes or MAX_BYTES, UPLOADS
+        return await self.uploads.run(decode_pixels, upload, model.embedder.preprocessing, *most)
 
     async def browse(self, request: BrowseRequest, client: str = "") -> ItemPage:
         """Return a page of the collection, the newest first."""

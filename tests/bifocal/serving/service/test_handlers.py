@@ -3,7 +3,9 @@
 import json
 import math
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from bifocal.search.collection.format import DESCRIPTION, ITEMS
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.keywords import Keywords
 from bifocal.search.trained_model import TrainedModel
+from bifocal.serving.service import handlers
 from bifocal.serving.service.app import create_app
+from bifocal.serving.service.live import Deletions
 from bifocal.serving.service.models import RunSource
 from bifocal.serving.service.settings import Settings
 from tests.bifocal.serving.runs import COLLECTION, SIDE, LoadedSource, write_run
@@ -201,3 +205,24 @@ def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is
         for path in ("item", "thumbnail"):
             assert opened.get(f"/api/v1/{path}?id=test-00011").status_code == 404
     assert "test-00011" in previous.index
+
+
+def test_a_registry_that_hangs_delays_no_search(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(Deletions):
+        def add(self, item_id: str) -> None:
+            entered.set()
+            leave.wait(20)
+
+    entered, leave = threading.Event(), threading.Event()
+    monkeypatch.setattr(handlers, "WRITE_SECONDS", 0.5)
+    settings = Settings(admin_key="red", threads=1)
+    with TestClient(create_app(source, settings, Hanging()), base_url="http://localhost") as opened:
+        key = {"authorization": "Bearer red"}
+        with ThreadPoolExecutor(3) as threads:
+            deleting = [
+                threads.submit(opened.delete, f"/api/v1/item?id=test-0000{row}", headers=key) for row in range(3)
+            ]
+            assert entered.wait(20)
+            assert opened.post("/api/v1/search", json={"text": "a star", "group": "parity"}).status_code == 200
+            assert {answer.result().status_code for answer in deleting} == {503}
+        leave.set()

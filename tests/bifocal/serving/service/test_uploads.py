@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from bifocal.onnx.images import image_formats
 from bifocal.onnx.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.models import SearchModel
@@ -57,13 +58,14 @@ def client(served: SearchModel) -> Iterator[TestClient]:
         (declared(20, 1_000_000), 413, "on a side"),
         (declared(70_000, 700), 413, "on a side"),
         (encoded(1, 201), 413, "on a side"),
+        *((encoded(9, 9, form), 415, "supported format (JPEG, PNG") for form in ("BMP", "TIFF", "PPM", "JPEG2000")),
     ],
 )
 def test_files_are_refused_by_their_kind_on_every_route(
     client: TestClient, body: bytes, status: int, reason: str
 ) -> None:
     answer = client.post(SEARCH, content=body, headers={"content-type": "image/png"})
-    assert (answer.status_code, reason in answer.json()["error"]) == (status, True)
+    assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
     content = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(body).decode()]}
     answer = client.post(INFER, json={"inputs": [content]})
     assert answer.status_code == status
@@ -74,6 +76,9 @@ def test_files_are_refused_by_their_kind_on_every_route(
 def test_files_within_the_limits_are_accepted(client: TestClient) -> None:
     for kind in ("image/jpeg", "IMAGE/PNG; x=1", "application/octet-stream"):
         assert client.post(SEARCH, content=encoded(300, 300), headers={"content-type": kind}).status_code == 200
+    for form in set(image_formats()) & {"JPEG", "PNG", "GIF", "WEBP", "AVIF"}:
+        body, kind = encoded(30, 20, form), {"content-type": "image/png"}
+        assert client.post(SEARCH, content=body, headers=kind).status_code == 200
     answer = client.post(SEARCH, content=encoded(1, 200), headers={"content-type": "multipart/form-data; boundary=x"})
     assert answer.status_code == 415
 
