@@ -1,8 +1,11 @@
 """``bifocal index``."""
 
+import os
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -19,6 +22,8 @@ from pipelines.app.run_folder import (
     write_parameters,
 )
 
+RATE = 35.0
+"""Images per second of the encoder small on two cores, roughly."""
 SHOWN = 20
 """Broken files to list; all of them are in rejected.parquet."""
 
@@ -45,9 +50,11 @@ SHOWN = 20
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Run folder to write; by default runs/NAME-index.")
 @click.option("--watch", "is_watched", is_flag=True, help="Go on until Ctrl-C, and index each change of DIRECTORY.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing.")
 def index_command(
-    directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None, is_watched: bool
-) -> None:
+    directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None, is_watched: bool,
+    is_dry: bool,
+) -> None:  # fmt: skip
     """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
 
     Captions are not needed; captions.csv or a .txt beside each image are read if they are there. A second call adds,
@@ -58,6 +65,9 @@ def index_command(
         raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
     is_named, folder = folder is not None, folder or RUNS / f"{run_name(directory)}-index"
     section = chosen_encoders(folder, directory, run, encoder, weights, is_named=is_named)
+    if is_dry:
+        plan(Path(directory), folder, section)
+        return
     if not is_watched:
         index(Path(directory), folder, section)
         click.echo('Next: bifocal search "a dog in the snow"')
@@ -98,10 +108,37 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
         f"{indexed.removed:,} removed{rate}, {time.monotonic() - start:.0f} s."
     )
     if indexed.broken:
-        click.secho(f"{len(indexed.broken):,} left out:", fg="yellow", err=True)
-        for image, reason in indexed.broken[:SHOWN]:
-            click.echo(f"  {printable(image)}: {printable(reason)}", err=True)
+        print_left_out(indexed.broken)
         click.echo(f"  -> {folder / ARTIFACTS / 'collection' / 'rejected.parquet'}", err=True)
+
+
+def plan(directory: Path, folder: Path, section: dict[str, Any]) -> None:
+    """Print what an index of a source would read, embed and download; files are listed, and not decoded."""
+    from bifocal.search.collection.collection import Collection
+    from bifocal.search.collection.format import DESCRIPTION
+    from bifocal.search.collection.sources import files_source
+    from pipelines.app.training.networks import WEIGHTS_VARIABLE
+
+    with TemporaryDirectory() as unpacked:
+        source = files_source(directory, Path(unpacked))
+    collection = folder / ARTIFACTS / "collection"
+    known = set(Collection.open(collection).ids) if (collection / DESCRIPTION).is_file() else set[str]()
+    new = sum(entry.item_id not in known for entry in source.entries)
+    captions = sum(map(len, source.captions.values()))
+    encoder = section["encoder"] or f"trained, of {section['run']}"
+    click.echo(f"{len(source.entries):,} images, {new:,} of them new; {captions:,} captions; encoder {encoder}")
+    is_local = section["run"] or section["weights"] or os.environ.get(WEIGHTS_VARIABLE) or Path(encoder).is_dir()
+    click.echo(f"download: {'none' if is_local else 'the encoder, unless it is in the cache'}")
+    click.echo(f"about {new / RATE / 60:.0f} minutes for new images with the encoder small on two cores")
+    if source.rejected:
+        print_left_out(source.rejected)
+
+
+def print_left_out(entries: Sequence[tuple[str, str]]) -> None:
+    """Print the number of entries that are left out, and the first of them with their reasons."""
+    click.secho(f"{len(entries):,} left out:", fg="yellow", err=True)
+    for entry, reason in entries[:SHOWN]:
+        click.echo(f"  {printable(entry)}: {printable(reason)}", err=True)
 
 
 def chosen_encoders(

@@ -178,6 +178,19 @@ def test_columns_of_any_name_filter_by_their_first_type(
     assert found('{"price": {"min": 10}}') == [names[2], names[4]]
 
 
+def test_a_dry_run_says_what_an_index_would_do_and_writes_nothing(
+    run: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
+    target = tmp_path / "index"
+    (pictures / "captions.csv").write_text("image,caption\n0.jpg,a star\nno.jpg,a\n")
+    result = command("index", pictures, "--run", run, "--folder", target, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert f"11 images, 11 of them new; 1 captions; encoder trained, of {run}" in result.output
+    assert "download: none" in result.output
+    assert "1 left out:\n  captions.csv: 1 of 2 rows name no image" in result.output
+    assert not target.exists()
+
+
 def test_a_moved_folder_keeps_its_vectors(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
     target, moved = tmp_path / "index", tmp_path / "usb1" / "pictures"
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
