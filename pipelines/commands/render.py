@@ -20,14 +20,18 @@ BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 def render_readmes(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     """Return the text of each README, whose tables stand between ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``."""
     texts = {root / "components" / "README.md": {"stages": stages_table(), "cluster": cluster_table()}}
+    pages: dict[str, str] = {}
     for component in configurable_components().values():
         readme = root / component.module.replace(".", "/") / "README.md"
-        texts[readme] = component_blocks(component, values.get(component.name, {}))
+        texts[readme] = component_blocks(component, values.get(component.name, {}), pages)
     return {readme: fill(readme, blocks) for readme, blocks in texts.items()}
 
 
-def component_blocks(component: Component, section: Mapping[str, Any]) -> dict[str, str]:
-    """Return the rendered blocks of a component's README by name."""
+def component_blocks(component: Component, section: Mapping[str, Any], pages: dict[str, str]) -> dict[str, str]:
+    """Return the rendered blocks of a component's README by name.
+
+    ``pages`` has the stage whose README lists the parts of a package, and gets the packages that this README lists.
+    """
     blocks = {"artifacts": artifacts_table(component)}
     if component.has_parameters:
         # The seed is not in the section: it is set once, at the top of params.yaml.
@@ -35,7 +39,13 @@ def component_blocks(component: Component, section: Mapping[str, Any]) -> dict[s
         blocks["parameters"] = _table(("parameter", "value", "type", "meaning"), _parameter_rows(described))
         packages = dict.fromkeys(_packages(described))
         if packages:
-            blocks["parts"] = "\n".join(_parts(package) for package in packages)
+            own = [package for package in packages if pages.setdefault(package, component.name) == component.name]
+            others = [
+                f"`{name}`: [{pages[name]}](../{pages[name]}/README.md#parameters).\n"
+                for name in packages
+                if name not in own
+            ]
+            blocks["parts"] = "\n".join([*map(_parts, own), *others])
     return blocks
 
 
@@ -99,7 +109,7 @@ def _names(names: Iterable[str]) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
 
 
 def fill(readme: Path, blocks: Mapping[str, str]) -> str:

@@ -25,20 +25,22 @@ SECTION = {"phases": [{"loss": "TripletLoss", "epochs": 3}], "limit": None}
 
 
 def test_tables_show_artifacts_parameters_and_parts() -> None:
-    blocks = component_blocks(TOY, SECTION)
-    assert blocks["artifacts"].splitlines()[2] == "| `dataset` (of `prepare_dataset`) | `toys`, `games` |"
+    blocks = component_blocks(TOY, SECTION, {})
+    assert blocks["artifacts"].splitlines()[2] == "|`dataset` (of `prepare_dataset`)|`toys`, `games`|"
     assert blocks["parameters"].splitlines()[2:] == [
-        "| `phases` |  | list of groups | training phases |",
-        "| `phases.0.loss` | `TripletLoss` | part | training loss |",
-        "| `phases.0.epochs` | `3` | integer ≥ 1 | passes over all captions |",
-        "| `limit` | `null` | number > 0 or null | upper limit \\| null: none |",
+        "|`phases`||list of groups|training phases|",
+        "|`phases.0.loss`|`TripletLoss`|part|training loss|",
+        "|`phases.0.epochs`|`3`|integer ≥ 1|passes over all captions|",
+        "|`limit`|`null`|number > 0 or null|upper limit \\| null: none|",
     ]
-    assert any(line.startswith("| `TripletLoss` | ") for line in blocks["parts"].splitlines())
+    assert any(line.startswith("|`TripletLoss`|") for line in blocks["parts"].splitlines())
+    elsewhere = component_blocks(TOY, SECTION, {"bifocal.losses": "train"})
+    assert elsewhere["parts"] == "`bifocal.losses`: [train](../train/README.md#parameters).\n"
 
 
 def test_component_without_a_section_has_no_parameters() -> None:
     component = Component(name="toy", summary="", image="cpu", params=Toy, outputs=(), has_parameters=False)
-    assert component_blocks(component, {}) == {"artifacts": "| inputs | outputs |\n| --- | --- |\n| none | none |\n"}
+    assert component_blocks(component, {}, {}) == {"artifacts": "|inputs|outputs|\n|---|---|\n|none|none|\n"}
 
 
 def test_blocks_are_replaced_and_other_text_is_kept(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Stage prepare_dataset: parameters, seed, root and the written dataset."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,8 +114,9 @@ def test_invalid_parameters_are_rejected_before_any_work(changes, message):
 
 
 def test_examples_of_the_readme_are_valid():
-    blocks = README.read_text().split("```yaml\n")[1:]
-    examples = [yaml.safe_load(block.split("```")[0])["prepare_dataset"] for block in blocks]
+    text = README.read_text()
+    examples = [yaml.safe_load(block.split("```")[0])["prepare_dataset"] for block in text.split("```yaml\n")[1:]]
+    examples += [{"corpus": yaml.safe_load(corpus)} for corpus in re.findall(r"`(\{name: .*\})`", text)]
     assert {example["corpus"]["name"] for example in examples} == {
         "Scenes",
         "Flickr8k",
@@ -122,6 +124,7 @@ def test_examples_of_the_readme_are_valid():
         "Flickr30k",
         "Flickr30kEntities",
         "RefCOCO",
+        "Winoground",
         "ReferIt",
         "VisualGenome",
         "COCO",
@@ -134,7 +137,7 @@ def test_examples_of_the_readme_are_valid():
         "VOC",
     }
     for example in examples:
-        parameters.validate({"seed": 0, "prepare_dataset": {**examples[0], **example}}, [COMPONENT])
+        validated(**example)
 
 
 def test_changed_published_features_change_the_dataset(tmp_path):
