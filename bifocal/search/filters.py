@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -16,7 +17,8 @@ from bifocal.registry import suggest
 
 LIMITS = ("min", "max")
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*\s*")
-_TIME = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?)?)?", re.ASCII)
+_TIME = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?)?", re.ASCII)
+_ZONE = re.compile(r"(Z|[+-]\d\d:\d\d)$")
 GROUP_DEPTH = 10_000
 """Results among which the best ones of each group are searched."""
 
@@ -82,9 +84,12 @@ def _limit(value: Any, type_: pa.DataType) -> Any:
     if not pa.types.is_timestamp(type_):
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             raise TypeError(f"a range of texts compares letters, so {value!r} is no limit: name the values in a list")
-        return _scalar(value, type_)
+        limit = _scalar(value, type_)
+        return limit.cast(type_) if pa.types.is_floating(type_) else limit  # a whole number is compared with a fraction
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         raise TypeError('a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year is "2020"')
+    if value[10:] and _ZONE.search(value):
+        value = datetime.fromisoformat(value).astimezone(UTC).replace(tzinfo=None).isoformat()
     start = np.datetime64(value)
     is_period = np.datetime_data(start.dtype)[0] in ("Y", "M", "D")
     moments = start, start + 1 if is_period else start.astype("datetime64[us]") + 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bifocal.datasets.tables import one_type, typed_texts, with_type
 from bifocal.search.collection.sources import files_source
-from tests.bifocal.search.collection.test_sources import write_photo
+from tests.bifocal.datasets.corpora.image_folder.writers import picture
 
 DAY, TIME = date(2024, 5, 31), datetime(2024, 5, 31, 18, 0)
 
@@ -87,7 +87,7 @@ VALUES = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(al
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photos")
-    write_photo(folder / "a.jpg")
+    (folder / "a.jpg").write_bytes(picture(0))
     return folder
 
 

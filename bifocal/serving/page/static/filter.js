@@ -1,8 +1,6 @@
 // Conditions on metadata, as bifocal/search/filters.py checks them.
-const ISO = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?$/;
-const DAY = /^\d{4}-\d\d-\d\d$/; // as the end of a range: all of the day
-const MILLISECONDS = 24 * 3600 * 1000;
-const ZONE = /(?:Z|[+-]\d\d:?\d\d)$/;
+const ISO = /^\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?)?$/;
+const NUMBER = /^\s*[-+]?\d[\d.,]*\s*$/;
 
 export function compileFilter(where, columns) {
   const tests = Object.entries(where).map(([name, condition]) => {
@@ -15,29 +13,36 @@ export function compileFilter(where, columns) {
 
 function fulfills(column, condition) {
   const { filtered } = column;
-  const convert = (value) => scalar(column, value);
-  if (Array.isArray(condition)) {
-    const values = new Set(condition.map(convert));
-    return (row) => filtered[row] !== null && values.has(filtered[row]);
-  }
-  if (condition !== null && typeof condition === "object") {
+  if (condition !== null && typeof condition === "object" && !Array.isArray(condition)) {
     const keys = Object.keys(condition);
     if (!keys.length || keys.some((key) => key !== "min" && key !== "max")) throw new RangeError(`a range of '${column.name}' has the keys min and max`);
-    const least = "min" in condition ? convert(condition.min) : null;
-    const most = "max" in condition ? convert(condition.max) : null;
-    const day = column.type === "time" && DAY.test(condition.max);
+    const least = "min" in condition ? limits(column, condition.min)[0] : null;
+    const [, most, isOpen] = "max" in condition ? limits(column, condition.max) : [null, null];
     return (row) => {
       const value = filtered[row];
-      return value !== null && (least === null || value >= least) && (most === null || (day ? value < most + MILLISECONDS : value <= most));
+      return value !== null && (least === null || value >= least) && (most === null || (isOpen ? value < most : value <= most));
     };
   }
-  const wanted = convert(condition);
-  return (row) => filtered[row] === wanted;
+  const wanted = [condition].flat();
+  if (column.type !== "time") {
+    const values = new Set(wanted.map((value) => scalar(column, value)));
+    return (row) => filtered[row] !== null && values.has(filtered[row]);
+  }
+  const periods = wanted.map((value) => period(column, value));
+  return (row) => filtered[row] !== null && periods.some(([start, end]) => filtered[row] >= start && filtered[row] < end);
+}
+
+// The limits of a range that begins or ends with a value, and whether the last one is exclusive.
+function limits(column, value) {
+  if (column.type === "time") return [...period(column, value), true];
+  if (typeof value === "string" && NUMBER.test(value)) throw new RangeError(`a range of the texts '${column.name}' compares letters`);
+  const limit = scalar(column.type === "integer" ? { ...column, type: "double" } : column, value);
+  return [limit, limit, false];
 }
 
 function scalar({ name, type }, value) {
   const fits = type === "text" ? typeof value === "string" : type === "boolean" ? typeof value === "boolean" : true;
-  const converted = type === "time" ? time(value) : type === "single" ? Math.fround(value) : value;
+  const converted = type === "single" ? Math.fround(value) : value;
   const isNumber = typeof converted === "number" && Number.isFinite(converted) && (type !== "integer" || Number.isInteger(converted));
   if (!fits || (type !== "text" && type !== "boolean" && !isNumber)) {
     throw new RangeError(`condition ${JSON.stringify(value)} does not fit the metadata '${name}' of type ${type}`);
@@ -45,8 +50,15 @@ function scalar({ name, type }, value) {
   return converted;
 }
 
-// Times without a zone are in UTC.
-function time(value) {
-  if (typeof value !== "string" || !ISO.test(value)) return Number.NaN;
-  return Date.parse(/:/.test(value) && !ZONE.test(value) ? `${value}Z` : value);
+// All of a year, a month or a day, or a moment: its start and its exclusive end. Times without a zone are in UTC.
+function period({ name }, value) {
+  const [found, month, day, clock, zone] = (typeof value === "string" && ISO.exec(value)) || [];
+  const start = found ? Date.parse(clock && !zone ? `${value}Z` : value) : Number.NaN;
+  if (!Number.isFinite(start)) throw new RangeError(`condition ${JSON.stringify(value)} does not fit the metadata '${name}' of type time`);
+  const end = new Date(start);
+  if (clock) end.setTime(start + 1);
+  else if (day) end.setUTCDate(end.getUTCDate() + 1);
+  else if (month) end.setUTCMonth(end.getUTCMonth() + 1);
+  else end.setUTCFullYear(end.getUTCFullYear() + 1);
+  return [start, end.getTime()];
 }

@@ -206,6 +206,12 @@ CONDITIONS: list[dict[str, Any]] = [
     *({"day": value} for value in ("2024-05-01", {"min": "2024-05-02"}, {"max": "1970-01-01"}, ["1969-01-02"], "May")),
     *({"taken": value} for value in ("2024-05-01", "2024-05-01T12:30:00", {"min": "2024-05-01"}, {"max": "2000"})),
     *({name: {"max": end}} for name in ("taken", "day") for end in ("2024-05-01", "2024-04-30")),
+    *(
+        {"taken": value}
+        for value in ("2024", "2024-05", ["1999", "2024-05-01"], {"min": "2024-05", "max": "2024"}, 2024)
+    ),
+    {"year": {"min": 1998.5}},
+    {"city": {"min": "10"}},
     {"zoned": {"min": "2024-05-01T12:30:00Z"}},
     {"zoned": {"min": "2024-05-01T12:30:01+00:00"}},
     {"kind": "a", "year": {"max": 0}},
