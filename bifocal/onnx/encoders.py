@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bifocal.onnx.files import read_json
+from bifocal.onnx.files import read_json, read_whole
 from bifocal.onnx.pixels import ImageFile, read_pixels
 from bifocal.onnx.sessions import Array, open_session, run_graph
 from bifocal.onnx.text.sentences import SentenceReader
@@ -33,6 +33,9 @@ class ImageGraph:
         self.reads_pixels = [value.name for value in self.images.get_inputs()] in (["pixels"], ["image"])
         accepted = {"text": False, "image": bool(self.preprocessing), "features": not self.reads_pixels}
         self.inputs = tuple(name for name in INPUTS if accepted[name])
+        side, size = (self.backbone or self.images).get_inputs()[0].shape[-1], self.preprocessing.get("size")
+        if accepted["image"] and isinstance(side, int) and side != size:
+            raise ValueError(f"{preprocessing} has the size {size}, but the graph reads {side} pixels: export again")
         dimension = self.images.get_inputs()[0].shape[-1]
         self.feature_dim = None if self.reads_pixels or not isinstance(dimension, int) else dimension
 
@@ -76,7 +79,7 @@ class Encoders(ImageGraph):
     def __init__(self, directory: Path, threads: int = 0) -> None:
         super().__init__(directory, "image_encoder.onnx", threads)
         self.texts = open_session(graph_file(directory, "text_encoder.onnx"), threads)
-        self.sentences = SentenceReader(directory)
+        self.sentences = read_whole(directory, SentenceReader)
         self.inputs = ("text", *self.inputs)
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[Array]:

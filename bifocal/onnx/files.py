@@ -6,7 +6,10 @@ import stat
 from collections.abc import Callable, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
 """Files beside the graphs that have no effect on a vector."""
@@ -38,15 +41,22 @@ def _counts(name: str) -> bool:
     return name not in REPORTS and not name.startswith(POINTING)
 
 
+class DamagedFileError(ValueError):
+    """A file does not have what its program wrote."""
+
+
 def read_whole(file: Path, read: Callable[[Path], T]) -> T:
-    """Return ``read(file)``; ``ValueError`` with the name of a file that cannot be read."""
+    """Return ``read(file)`` of a file or folder; ``DamagedFileError`` with its name if it cannot be read."""
     try:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ValueError("a named pipe or a device, expected a file")
         return read(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, DamagedFileError):
         raise
     except Exception as error:  # NumPy, Arrow, faiss and JSON have classes of their own
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
-        raise ValueError(f"{file} is damaged ({reason}): copy it again, or run the command that writes it") from error
+        hint = "copy it again, or run the command that writes it"
+        raise DamagedFileError(f"{file} is damaged ({reason}): {hint}") from error
 
 
 def open_regular(path: Path, most: int) -> BufferedReader:
@@ -71,5 +81,24 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json(file: Path) -> Any:
-    """Return the content of a JSON file."""
-    return read_whole(file, lambda path: json.loads(path.read_text(encoding="utf-8")))
+    """Return the object of a JSON file."""
+
+    def read(path: Path) -> dict[str, Any]:
+        content = parse_json(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("not a JSON object")
+        return content
+
+    return read_whole(file, read)
+
+
+def read_array(file: Path, mmap_mode: Literal["r"] | None = None) -> NDArray[Any]:
+    """Return the array of a file of NumPy."""
+
+    def read(path: Path) -> NDArray[Any]:
+        array = np.load(path, mmap_mode=mmap_mode)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("an archive, expected one array")
+        return array
+
+    return read_whole(file, read)

@@ -14,7 +14,7 @@ from PIL import Image
 from bifocal.datasets.remote_files import is_address
 from bifocal.durable import reading
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.files import model_hash
+from bifocal.onnx.files import model_hash, read_whole
 from bifocal.onnx.heatmaps import LOCALIZER, SIDE, HeatmapModel, peak
 from bifocal.onnx.images import max_pixels, open_image
 from bifocal.onnx.pointing import Pointer, open_pointer
@@ -77,7 +77,9 @@ def open_search(
         digest, opened = model_hash(onnx), Collection.open(collection)
         if opened.model.sha256 != digest:
             raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")
-        localizer = HeatmapModel(onnx, embedder) if (onnx / LOCALIZER).is_file() else None
+        localizer = None
+        if (onnx / LOCALIZER).is_file():
+            localizer = read_whole(onnx, lambda folder: HeatmapModel(folder, embedder))
         found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, digest, opened)
         pa.default_memory_pool().release_unused()  # what reading a table has freed, 50 MB of a million items
         present, root = _without_deleted(found, opened), opened.description.root

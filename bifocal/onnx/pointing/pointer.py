@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.onnx.encoders import Embedder
+from bifocal.onnx.files import read_whole
 from bifocal.onnx.heatmaps import LOCALIZER, HeatmapModel
 from bifocal.onnx.pixels import DecodedImage, ImageFile, decode_pixels
 from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, ImageHead, Place, PointingHead
@@ -82,7 +83,7 @@ def open_head(directory: Path, threads: int = 0) -> PointingHead | ContrastivePo
 def open_pointer(directory: Path, embedder: Embedder, threads: int = 0) -> Pointer | None:
     """Return the pointer of an exported model; None if the model cannot show where a phrase is."""
     if (directory / FOLDER / DESCRIPTION).is_file():
-        return open_head(directory / FOLDER, threads)
+        return read_whole(directory / FOLDER, lambda folder: open_head(folder, threads))
     if (directory / LOCALIZER).is_file():
-        return LocalizerPointer(HeatmapModel(directory, embedder), embedder)
+        return read_whole(directory, lambda folder: LocalizerPointer(HeatmapModel(folder, embedder), embedder))
     return None

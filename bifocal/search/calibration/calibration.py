@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.files import read_json, read_whole
+from bifocal.onnx.files import read_array, read_json, read_whole
 
 Array = NDArray[Any]
 CALIBRATION, NAMES = "calibration.json", "names.npy"
@@ -102,7 +102,7 @@ class Calibration(Level):
             return None
         content = read_json(file)
         presence = content.pop("presence", None)
-        names = read_whole(directory / NAMES, np.load) if (directory / NAMES).is_file() else None
+        names = read_array(directory / NAMES) if (directory / NAMES).is_file() else None
         level = None if presence is None else read_whole(file, lambda _: Level(**presence))
         return read_whole(file, lambda _: cls(**content, presence=level, names=names))
 

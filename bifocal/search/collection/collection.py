@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.remote_files import is_address
+from bifocal.onnx.files import read_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
@@ -130,11 +131,7 @@ class Collection:
 
     def _open(self, folder: str, number: int, shape: tuple[int, ...], suffix: str = "") -> NDArray[Any]:
         path = self.directory / folder / f"{shard_name(number)}{suffix}.npy"
-        try:
-            # NumPy cannot map an empty file.
-            array: NDArray[Any] = np.load(path, mmap_mode="r" if np.prod(shape) else None)
-        except Exception as error:  # NumPy also raises errors of its tokenizer
-            raise ValueError(f"{path} cannot be read ({error}): embed the collection again") from error
+        array = read_array(path, "r" if np.prod(shape) else None)  # NumPy cannot map an empty file
         if array.shape != shape:
             raise ValueError(f"{path} has shape {array.shape}, expected {shape}: embed the collection again")
         return array

@@ -115,10 +115,13 @@ class ApproximateIndex:
             shutil.copyfile(self._file, file)
 
     @classmethod
-    def open(cls, file: Path) -> "ApproximateIndex":
-        """Map an index from its file."""
+    def open(cls, file: Path, dimension: int) -> "ApproximateIndex":
+        """Map an index of vectors with a dimension from its file."""
         faiss = import_faiss()
-        return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY), file)
+        index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+        if index.d != dimension:
+            raise ValueError(f"dimension {index.d}, expected {dimension}")
+        return cls(index, file)
 
 
 def _new_index(faiss: Any, dimension: int, factory: str) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.onnx.files import read_whole
+from bifocal.onnx.files import read_array, read_whole
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import read_table
@@ -259,11 +259,12 @@ class SearchIndex:
         )
         items = collection.facts if collection is not None and shared else read_table(directory / ITEMS)
         vectors = read_whole(directory / VECTORS, lambda file: FileVectors(file, shape))
-        bias = read_whole(directory / BIAS, np.load) if (directory / BIAS).is_file() else None
+        bias = read_array(directory / BIAS) if (directory / BIAS).is_file() else None
         approximate = None
         if description.factory is not None:
-            approximate = read_whole(directory / APPROXIMATE, ApproximateIndex.open)
-        removed, keywords = read_whole(directory / REMOVED, np.load), None
+            opened = partial(ApproximateIndex.open, dimension=description.dimension)
+            approximate = read_whole(directory / APPROXIMATE, opened)
+        removed, keywords = read_array(directory / REMOVED), None
         if (directory / KEYWORDS).is_file():
             keywords = read_whole(directory / KEYWORDS, partial(Keywords.open, count=count))
         for file, part in ((ITEMS, items), (BIAS, bias), (REMOVED, removed)):

@@ -67,7 +67,7 @@ def test_the_service_answers_without_a_point(run: Path) -> None:
     assert fox.probability is not None
     assert 0 <= fox.probability < 1
     assert (cat.text, cat.start) == ("cat", 16)
-    handlers.executor.shutdown()
+    handlers.threads.close()
 
 
 def test_the_last_image_is_kept(run: Path) -> None:
