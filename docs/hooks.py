@@ -26,7 +26,6 @@ NAMED = {
     "SECURITY.md": "reference/security.md",
     "benchmarks/README.md": "reference/benchmarks.md",
     "components/README.md": "stages/index.md",
-    "containers/README.md": "reference/containers.md",
     "deploy/README.md": "reference/deploy.md",
     "pipelines/README.md": "reference/pipelines.md",
 }

@@ -41,7 +41,7 @@ def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
 
 
 def test_pages_are_accessible(site: Path, browser: Browser) -> None:
-    for name in ("index", "serving", "api/search", "stages/embed_collection"):
+    for name in ("index", "serving", "api/index", "stages/embed_collection"):
         address = (site / f"{name}.html").as_uri()
         with open_tab(browser, address, viewport={"width": 1280, "height": 900}) as (tab, _):
             assert not violations(tab), name
