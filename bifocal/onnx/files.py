@@ -96,6 +96,8 @@ def read_array(file: Path, mmap_mode: Literal["r"] | None = None) -> NDArray[Any
     """Return the array of a file of NumPy."""
 
     def read(path: Path) -> NDArray[Any]:
+        if not path.is_file():
+            raise ValueError("it is missing")
         array = np.load(path, mmap_mode=mmap_mode)
         if not isinstance(array, np.ndarray):
             raise ValueError("an archive, expected one array")

@@ -153,11 +153,11 @@ def test_damaged_collections_are_refused(tmp_path: Path) -> None:
             Collection.open(tmp_path)
 
     vectors.write_bytes(stored[:-10])
-    refused("00001.npy cannot be read")
+    refused("00001.npy is damaged")
     np.save(vectors, np.zeros((2, DIM + 1), np.float16))
     refused(r"00001.npy has shape \(2, 6\), expected \(2, 5\)")
     vectors.unlink()
-    refused("00001.npy cannot be read")
+    refused("00001.npy is damaged")
     vectors.write_bytes(stored)
     for column, values, message in (
         ("row", pa.array([0, 1, 2, 3, 0, 0], pa.int32()), "to one vector twice"),
