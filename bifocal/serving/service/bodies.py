@@ -26,7 +26,9 @@ PARTS, PART_BYTES = 1000, 256
 """A body may come in this number of parts, and in more of this average size: the event loop handles each."""
 
 
-TOO_MANY = HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
+def too_many() -> HTTPException:
+    """Return the answer to a request without a place."""
+    return HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
 
 
 class Disconnected(Exception):
@@ -41,6 +43,7 @@ class Body:
         is_upload: whether it may hold image files; a body of sentences is small.
         unread: whether the client sends a body that is not read, so that its connection must be closed.
         incomplete: whether the rest of the body is waited for.
+        received: bytes.
     """
 
     def __init__(self, scope: Message, address: str, settings: Settings) -> None:
@@ -54,7 +57,7 @@ class Body:
         self.is_upload = self._expected and (path == UPLOADS or not small)
         self._limit = settings.limits.image_bytes if self.is_upload else settings.max_body_bytes
         self.unread, self.incomplete = self._chunked or self._size != 0, False
-        self._start, self._received, self._end = 0.0, 0, math.inf
+        self.received, self._end = 0, math.inf
         self._deadline = asyncio.Timeout(None)
 
     async def read(self, receive: Receive) -> Receive:
@@ -77,25 +80,24 @@ class Body:
         if self._limit and self._size > self._limit:
             raise too_large
         content, more, parts, self.incomplete = bytearray(), True, 0, True
-        self._start = asyncio.get_running_loop().time()
-        self._end = self._start + self._seconds
+        start = asyncio.get_running_loop().time()
+        self._end = start + self._seconds
         try:
             async with self._deadline:
                 while more:
-                    slowest = self._start + SLOW_SECONDS + len(content) / SLOW_BYTES
-                    self._deadline.reschedule(min(self._end, slowest))
+                    self._deadline.reschedule(min(self._end, start + SLOW_SECONDS + self.received / SLOW_BYTES))
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Disconnected
                     content += message.get("body", b"")
-                    more, parts, self._received = message.get("more_body", False), parts + 1, len(content)
+                    more, parts, self.received = message.get("more_body", False), parts + 1, len(content)
                     if self._limit and len(content) > self._limit:
                         raise too_large
                     if parts > PARTS + len(content) // PART_BYTES:
                         raise HTTPException(400, "the body is sent in too many small parts")
         except TimeoutError as error:
             if not self._end:
-                raise TOO_MANY from error
+                raise too_many() from error
             raise HTTPException(408, f"the body did not arrive within {self._seconds:g} s, or too slowly") from error
         finally:
             self.incomplete = False
@@ -110,10 +112,6 @@ class Body:
                 while parts and (await receive()).get("more_body", False):
                     parts -= 1
 
-    def rate(self) -> float:
-        """Return the bytes per second that have arrived."""
-        return self._received / max(1e-3, asyncio.get_running_loop().time() - self._start)
-
     def end(self) -> None:
         """Wait no longer for the rest of the body."""
         self._end, self.incomplete = 0.0, False
@@ -123,7 +121,7 @@ class Body:
 class Places:
     """Places of requests, of all addresses and of one.
 
-    If all are taken, an incomplete body loses its place: the slowest of the address that has most of them.
+    If all are taken, an incomplete body loses its place: the smallest of the address that has most of them.
     """
 
     def __init__(self, most: int, of_address: int) -> None:
@@ -138,7 +136,7 @@ class Places:
         self._bodies[body] = None
         try:
             if self.taken[body.address] > self.of_address:
-                raise TOO_MANY
+                raise too_many()
             if self.taken.total() > self.most:
                 self._make_room()
             yield
@@ -151,6 +149,6 @@ class Places:
     def _make_room(self) -> None:
         incomplete = [body for body in self._bodies if body.incomplete]
         if not incomplete:
-            raise TOO_MANY
+            raise too_many()
         counts = Counter(body.address for body in incomplete)
-        max(incomplete, key=lambda body: (counts[body.address], -body.rate())).end()
+        max(incomplete, key=lambda body: (counts[body.address], -body.received)).end()

@@ -144,18 +144,17 @@ class LoadedModel:
 
     def _take(self) -> list[tuple[list[str], asyncio.Future[NDArray[Any]], str]]:
         """Return the first request of each client, then the second ones, up to the cost of a batch."""
-        numbers, counts = list[int](), Counter[str]()
-        for *_, client in self._waiting:
-            numbers.append(counts[client])
+        order, counts = list[tuple[int, int]](), Counter[str]()
+        for number, (*_, client) in enumerate(self._waiting):
+            order.append((counts[client], number))
             counts[client] += 1
-        order = sorted(range(len(numbers)), key=numbers.__getitem__)
-        batch, sentences = set[int](), list[str]()
-        for number in order:
+        batch, sentences = list[int](), list[str]()
+        for _, number in sorted(order):
             sentences += self._waiting[number][0]
             if batch and cost(sentences) > MAX_COST:
                 break
-            batch.add(number)
-        taken = [self._waiting[number] for number in order if number in batch]
+            batch.append(number)
+        taken = [self._waiting[number] for number in batch]
         self._waiting = [entry for number, entry in enumerate(self._waiting) if number not in batch]
         return taken
 
