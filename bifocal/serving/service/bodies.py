@@ -20,6 +20,8 @@ BODIES = re.compile(
     rf"{API}(search|search/image|browse|explain|click)|{INFERENCE}/models/[^/]+(/versions/[^/]+)?/infer"
 )
 """Paths whose POST has a body."""
+SMALL = 65_536
+"""Bytes of a body that a client has sent before it reads the answer."""
 SLOW_SECONDS, SLOW_BYTES = 2.0, 1024
 """A body has this time, and after it this rate per second on average."""
 PARTS, PART_BYTES = 1000, 256
@@ -105,8 +107,8 @@ class Body:
         return bytes(content)
 
     async def drain(self, receive: Receive) -> None:
-        """Discard a body for some time: a connection that is closed at once loses the answer."""
-        parts = 0 if self._chunked or not self.unread else PARTS
+        """Discard a large body for some time: if the connection is closed at once, its client loses the answer."""
+        parts = PARTS if self.unread and not self._chunked and (self._size or 0) > SMALL else 0
         with suppress(TimeoutError):
             async with asyncio.timeout(SLOW_SECONDS):
                 while parts and (await receive()).get("more_body", False):
