@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.metrics.bootstrap import mean_interval
+from bifocal.promotion.comparison import compare_trainings, sample_images
 
 SCALED, INVERSE = ("margin", "temperature"), "sharpness"
 """Arguments of losses in units of the score, and one in units of its inverse."""
@@ -149,16 +149,16 @@ def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, en
 def difference(
     row: Mapping[int, Sequence[float]], first: Mapping[int, Sequence[float]]
 ) -> tuple[float, float, float] | None:
-    """Return the mean difference of two systems' values per image, over their common seeds, with a 95 % interval.
+    """Return the mean difference of two systems' values per image, with a 95 % interval over images and seeds.
 
-    The bootstrap draws images; None without a common seed.
+    See ``compare_trainings``; None if a system has no values per image.
     """
-    seeds = sorted(row.keys() & first.keys())
-    if not seeds:
+    if not row or not first:
         return None
-    values = np.mean([np.subtract(row[seed], first[seed]) for seed in seeds], axis=0)
-    low, high = mean_interval(values, [str(image) for image in range(len(values))], resamples=RESAMPLES, seed=0)
-    return float(values.mean()), low, high
+    values = np.transpose([*row.values(), *first.values()])
+    metric = sample_images(values, range(len(values)), RESAMPLES, seed=0)
+    found = compare_trainings("recall sum", metric, len(row), seed=0)
+    return found.gain, *found.interval
 
 
 def stored(file: Path, key: Any, compute: Callable[[], dict[str, Any]] | None) -> dict[str, Any] | None:

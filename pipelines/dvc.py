@@ -1,6 +1,7 @@
 """``dvc.yaml``, rendered from the declarations of the stages and their imports, and repair of DVC's table of locks."""
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -26,6 +27,11 @@ PATIENCE = 0.5
 def dvc_components(pipeline: str = "embedding") -> list[Component]:
     """Stages of DVC: a pipeline without components that have side effects."""
     return [component for component in pipeline_components(pipeline) if not component.side_effects]
+
+
+def recipe_folder(recipe: Path) -> Path:
+    """Return the run folder of a recipe: recipes/scenes/twins.yaml has runs/scenes/twins."""
+    return Path("runs") / recipe.parent.name / recipe.stem
 
 
 def render(values: Mapping[str, Any], folder: str = "") -> str:
@@ -76,11 +82,13 @@ def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath)
     sections = ["seed", component.name]
     keys = [f"{CODE}.{component.name}", identity.PYTHON, *identity.packages(component)]
     packages = {str(home / "artifacts" / PACKAGES_FILE): keys}
+    modules = [os.path.relpath(file) for file in identity.user_modules(values[component.name]).values()]
     return {
         "cmd": f"python -m components {component.name}{options}",
         **_wdir(home),
         "deps": [
             *component.user_paths(values[component.name]).values(),
+            *(file for file in modules if not file.startswith(("..", ".venv"))),
             *(str(home / "artifacts" / name) for name in component.inputs),
         ],
         "params": [*(sections if at_root else [{str(home / "params.yaml"): sections}]), packages],

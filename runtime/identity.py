@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from runtime.spec import Component
 
@@ -100,6 +101,13 @@ def pinned_versions(names: Iterable[str], image: str, root: Path = ROOT) -> dict
         name: next((pins[entry] for entry in DISTRIBUTIONS.get(name, (name,)) if entry in pins), "none")
         for name in names
     }
+
+
+def user_modules(values: Any) -> dict[str, Path]:
+    """Return the files of the imported modules that parts of ``values`` are named after, such as my_losses:MyLoss."""
+    names = sorted(set(re.findall(r'"([\w.]+):\w+"', json.dumps(values, default=str))))
+    files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in names}
+    return {name: Path(file) for name, file in files.items() if file.endswith(".py")}
 
 
 def image_key(component: Component) -> str:

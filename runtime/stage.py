@@ -37,7 +37,10 @@ class Job:
         """Return everything that the outputs depend on."""
         # Paths of local copies differ between machines.
         written = self.component.user_paths(self.values.get(self.component.name, {}))
+        modules = identity.user_modules(self.params.model_dump(mode="json"))
+        hashes = {name: identity.read_module(file.read_bytes()).hash for name, file in modules.items()}
         return {
+            **({"modules": hashes} if hashes else {}),
             "component": self.component.name,
             "parameters": replace_values(self.params.model_dump(mode="json"), written),
             "inputs": {name: artifacts.artifact_hash(path) for name, path in self.inputs.items()},

@@ -61,6 +61,32 @@ def bar_chart(bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_labe
     return _chart(parts, x_label, y_label, list(bars), ())
 
 
+def interval_chart(rows: Mapping[str, tuple[float, float, float]], x_label: str) -> str:
+    """Return an SVG chart of values, each with the low and the high end of its interval, and of a line at 0."""
+    ends = [0.0, *(end for row in rows.values() for end in row)]
+    low, high, left, height = min(ends), max(ends), 120, 24 * len(rows)
+
+    def x(value: float) -> str:
+        return f"{left + (value - low) / ((high - low) or 1) * (WIDTH - left - 30):.1f}"
+
+    parts = [f'<line class="grid" x1="{x(0)}" x2="{x(0)}" y1="0" y2="{height}"/>']
+    for number, (name, (value, least, most)) in enumerate(rows.items()):
+        y, style = 24 * number + 12, "c0" if least > 0 else "c1" if most < 0 else "c4"
+        parts.append(
+            f'<text class="label" x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
+            f'<line class="line {style}" x1="{x(least)}" x2="{x(most)}" y1="{y}" y2="{y}"/>'
+            f'<circle class="bar {style}" cx="{x(value)}" cy="{y}" r="4.5"/>'
+        )
+    labels = {x(end): f"{end:+.1f}" for end in (low, 0.0, high)}
+    parts += [
+        f'<text class="tick" x="{at}" y="{height + 16}" text-anchor="middle">{text}</text>'
+        for at, text in labels.items()
+    ]
+    parts.append(f'<text class="label" x="{WIDTH - 30}" y="{height + 34}" text-anchor="end">{escape(x_label)}</text>')
+    view = f'viewBox="0 0 {WIDTH} {height + 40}" role="img" aria-label="{escape(x_label)}"'
+    return f"<svg {view}><style>{STYLE}</style>{''.join(parts)}</svg>"
+
+
 def _chart(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str], dashed: Collection[str]) -> str:
     above = KEY_HEIGHT * -(-len(names) // KEYS)
     keys = []

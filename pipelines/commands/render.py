@@ -146,7 +146,7 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])
     parameters.validate(values, configurable_components().values())
     if recipe is not None:
-        folder = Path("runs") / recipe.parent.name / recipe.stem
+        folder = dvc.recipe_folder(recipe)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "params.yaml").write_text(parameters.dump_yaml(values))
         texts = {folder / "dvc.yaml": dvc.render(values, folder.as_posix())}

@@ -1,14 +1,17 @@
 """Commands that print results of a run: ``metrics`` and ``compare``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
+from pipelines import policies
+
 if TYPE_CHECKING:
-    from bifocal.promotion.comparison import Difference
-    from components.cluster.promote.spec import PromotionPolicy
+    from bifocal.promotion.comparison import Comparison
+    from bifocal.report.sections import Table
 
 
 @click.command()
@@ -24,49 +27,98 @@ def metrics(folder: Path) -> None:
 
 
 @click.command()
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Trainings of each recipe, from the recipe's seed on.",
+)
 @click.option(
     "--metrics",
     type=click.Path(path_type=Path),
     default=Path("artifacts/metrics"),
     show_default=True,
-    help="Artifact of the stage evaluate.",
+    help="Without RUNS: artifact of the stage evaluate, which is compared with a registered version.",
 )
-@click.option("--alias", help="Alias of the registered version; by default the champion's in promotion.yaml.")
-@click.option("--output", type=click.Path(path_type=Path), help="Also write the table as an HTML page.")
-def compare(metrics: Path, alias: str | None, output: Path | None) -> None:
-    """Compare an evaluation with a registered version, such as the champion, query by query.
+@click.option("--alias", help="Without RUNS: alias of the version; by default the champion's in promotion.yaml.")
+@click.option("--output", type=click.Path(path_type=Path), help="HTML page; with RUNS, by default in runs/compare.")
+def compare(runs: Sequence[Path], seeds: int, metrics: Path, alias: str | None, output: Path | None) -> None:
+    """Compare recipes or runs over seeds, or an evaluation with a registered version, query by query.
 
-    promotion.yaml has the model, the K of R@K and the bootstrap. Nothing is promoted.
+    \b
+    python -m pipelines compare recipes/flickr8k/smile.yaml recipes/mine/loss.yaml --seeds 3
+    python -m pipelines compare runs/flickr8k/smile runs/mine/loss
+    python -m pipelines compare --alias champion
+
+    RUNS are recipes, or folders of finished runs; the others are compared with the first. A recipe is trained with each
+    seed in runs/<folder>/<name>/seed-<seed>, up to the evaluation. What is finished is kept, and a killed
+    command goes on. Equal stages run once: data, features and texts have the seed of the recipe.
+
+    Without RUNS, the version is the champion of promotion.yaml, or has --alias. Nothing is promoted.
     """
     from rich.console import Console
     from rich.table import Table
 
-    from bifocal.promotion.comparison import comparison_page, difference_table
-    from pipelines import policies
+    from bifocal.promotion.comparison import comparison_page
 
-    policy = policies.load_promotion()
-    version, differences = compare_with_version(metrics, policy, alias or policy.champion)
-    name = f"{policy.model} version {version}"
-    if not differences:
-        raise ValueError(f"{metrics} and {name} share no query: evaluate both on the same dataset and split")
-    table = difference_table(differences)
-    printed = Table(*table.columns, title=f"{metrics} and {name}; percent, 95 % intervals of the difference")
-    for row in table.rows:
-        printed.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
-    Console().print(printed)
+    if len(runs) == 1:
+        raise click.UsageError(f"only {runs[0]} is given: name two or more recipes or folders of runs, or none")
+    if runs:
+        title, comparisons, blocks = compare_runs(runs, seeds)
+        output = output or Path("runs/compare") / f"{'-'.join(run.stem or 'run' for run in runs)}.html"
+    else:
+        title, comparisons, blocks = *compare_with_version(metrics, alias), []
+    for table in [*(comparison.table() for comparison in comparisons), *blocks]:
+        printed = Table(*table.columns, title=table.title or f"{title}; percent, 95 % intervals")
+        for row in table.rows:
+            printed.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
+        Console().print(printed)
+    for comparison in comparisons:
+        click.echo(comparison.verdict())
     if output is not None:
-        output.write_text(comparison_page(name, table), encoding="utf-8")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(comparison_page(title, comparisons, blocks), encoding="utf-8")
         click.echo(output)
 
 
-def compare_with_version(metrics: Path, policy: "PromotionPolicy", alias: str) -> tuple[int, "list[Difference]"]:
-    """Compare the ranks in ``metrics`` with the version that has ``alias``: its number, one difference per metric."""
+def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparison], list[Table]]":
+    """Train what is missing; compare each system with the first; return title, comparisons, and tables of trainings."""
+    from bifocal.promotion.comparison import compare_ranks
+    from bifocal.report.sections import Table
+    from pipelines.seeds import differing, read_system, train_missing
+
+    policy, systems = policies.load_promotion(), [read_system(path, seeds) for path in paths]
+    train_missing(systems)
+    reference, *others = names = [system.name for system in systems]
+    if len({*names}) < len(names):
+        reference, *others = names = [path.as_posix() for path in paths]
+    ranks = dict(zip(names, (system.ranks() for system in systems), strict=True))
+    options = {"resamples": policy.resamples, "seed": policy.seed}
+    found = [
+        compare_ranks({name: ranks[name]}, {reference: ranks[reference]}, policy.recall_at, **options)
+        for name in others
+    ]
+    comparisons = [comparison for comparison in found if comparison is not None]
+    if len(comparisons) < len(found):
+        raise ValueError(f"{' and '.join(names)} share no query: give them the same corpus and evaluate.split")
+    minutes = ["-" if (value := system.minutes()) is None else f"{value:.1f}" for system in systems]
+    rows = [["seeds", *(str(len(system.runs)) for system in systems)], ["minutes of a training", *minutes]]
+    different = Table("Parameters that differ; all others are equal", ["", *names], differing(systems), text=True)
+    return " and ".join(names), comparisons, [Table("Trainings", ["", *names], rows, text=True), different]
+
+
+def compare_with_version(metrics: Path, alias: str | None) -> "tuple[str, list[Comparison]]":
+    """Compare the ranks in ``metrics`` with the version that has ``alias``."""
     import pandas as pd
 
     from bifocal.evaluation.rank_tables import RANKS
     from bifocal.promotion.comparison import compare_ranks
     from runtime.mlflow import get_version
 
+    policy = policies.load_promotion()
+    alias = alias or policy.champion
     if not (metrics / RANKS).is_file():
         raise FileNotFoundError(f"{metrics / RANKS} does not exist: run evaluate first")
     version = get_version(policy.model, alias)
@@ -80,6 +132,9 @@ def compare_with_version(metrics: Path, policy: "PromotionPolicy", alias: str) -
         if not (evaluation / RANKS).is_file():
             raise ValueError(f"version {version.number} of {policy.model} was registered without {RANKS}")
         reference = pd.read_parquet(evaluation / RANKS)
-    current = pd.read_parquet(metrics / RANKS)
-    options = {"resamples": policy.resamples, "seed": policy.seed}
-    return version.number, compare_ranks(current, reference, policy.recall_at, **options)
+    name = f"{policy.model} version {version.number}"
+    ours, theirs = {"this run": [pd.read_parquet(metrics / RANKS)]}, {name: [reference]}
+    comparison = compare_ranks(ours, theirs, policy.recall_at, resamples=policy.resamples, seed=policy.seed)
+    if comparison is None:
+        raise ValueError(f"{metrics} and {name} share no query: evaluate both on the same dataset and split")
+    return f"This run and {name}", [comparison]

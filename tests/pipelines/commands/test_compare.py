@@ -57,11 +57,11 @@ def test_compare_prints_and_writes_differences(store: Path) -> None:
     done = CliRunner().invoke(
         main, ["compare", "--output", "compare.html"], catch_exceptions=False, env={"COLUMNS": "120"}
     )
-    rows = [line for line in done.output.splitlines() if "R@" in line]
+    rows = [line for line in done.output.splitlines() if line.startswith("│ ") and "R@" in line]
     assert len(rows) == 2 * len(POLICY.recall_at)
     assert "better" in rows[0]
     page = (store / "compare.html").read_text()
-    assert "caption retrieval.R@1" in page
+    assert "caption R@1" in page
     assert "bifocal version 1" in page
 
 
@@ -79,3 +79,36 @@ def test_compare_explains_missing_champion_and_missing_evaluation(store: Path) -
     ranks(0.9).assign(content="other").to_parquet(store / "artifacts/metrics" / RANKS)
     with pytest.raises(ValueError, match="share no query"):
         CliRunner().invoke(main, ["compare"], catch_exceptions=False)
+
+
+def write_run(folder: Path, recalls: list[float]) -> None:
+    """Write the runs of a recipe with so many seeds."""
+    for seed, recall in enumerate(recalls, start=1):
+        metrics = folder / f"seed-{seed}" / "artifacts" / "metrics"
+        metrics.mkdir(parents=True)
+        ranks(recall, seed).to_parquet(metrics / RANKS)
+        (folder / f"seed-{seed}" / "seconds.json").write_text('{"train_embedding": 90.0}')
+        (folder / f"seed-{seed}" / "params.yaml").write_text(f"train_embedding: {{seed: {seed}, model: {folder.name}}}")
+
+
+def test_finished_runs_are_compared_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("runs/mine/first"), [0.3, 0.32, 0.31])
+    write_run(Path("runs/mine/second"), [0.6, 0.63, 0.58])
+    write_run(Path("runs/mine/third"), [0.31, 0.33])
+    names = [f"runs/mine/{name}" for name in ("first", "second", "third")]
+    done = CliRunner().invoke(main, ["compare", *names], catch_exceptions=False, env={"COLUMNS": "140"})
+    *lines, page = done.output.splitlines()
+    assert page == "runs/compare/first-second-third.html"
+    assert lines[-2].startswith("second finds more than first: recall sum +")
+    assert lines[-1].startswith("no difference between third and first can be seen with 2 and 3 seeds and 60 images")
+    assert any("train_embedding.model" in line and "second" in line for line in lines)
+    assert not any("train_embedding.seed" in line for line in lines)
+    assert any("minutes of a training" in line and "1.5" in line for line in lines)
+    assert lines[-1] in Path(page).read_text().replace("&#43;", "+")
+    one = CliRunner().invoke(main, ["compare", names[0]])
+    assert one.exit_code == 2
+    assert "only runs/mine/first is given: name two or more" in one.output
+    ranks(0.5).assign(content="other").to_parquet("runs/mine/third/seed-1/artifacts/metrics/" + RANKS)
+    with pytest.raises(ValueError, match=r"share no query: give them the same corpus and evaluate.split"):
+        CliRunner().invoke(main, ["compare", names[0], names[2]], catch_exceptions=False)
