@@ -1,4 +1,4 @@
-# make repro   the whole pipeline on drawn scenes            make repro RECIPE=recipes/flickr8k/smile.yaml
+# make repro   the whole pipeline on drawn scenes            make repro RECIPE=recipes/flickr8k/attention_infonce.yaml
 # make test    tests of up to seconds                        make test-slow   browsers, MLflow servers, whole pipelines, rehearsals
 # make check   linters, types and rendered files, before every commit
 PYTHON ?= python3

@@ -30,9 +30,9 @@ from runtime.artifacts import MANIFEST
 from runtime.stage import Job, run_stage
 
 SYSTEMS = {
-    "SMILE": "scenes/smile",
-    "BEAN": "scenes/bean",
-    "BEAN + SoDeep": "scenes/bean_sodeep",
+    "SMILE + InfoNCE": "scenes/smile_infonce",
+    "BEAN + InfoNCE": "scenes/bean_infonce",
+    "BEAN + SoDeep + InfoNCE": "scenes/bean_sodeep_infonce",
     "multi-level grounding": "scenes/multi_level",
     "structure-preserving": "scenes/structure_preserving",
     "semantic retrieval (V)": "scenes/semantic_visual",
@@ -80,8 +80,16 @@ def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[
 
 
 def values_of(recipe: str, settings: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters of all stages."""
-    return parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"], settings)
+    """Return the parameters of all stages; ``recipe`` is a name below ``recipes``, or a file."""
+    file = Path(recipe) if recipe.endswith(".yaml") else ROOT / "recipes" / f"{recipe}.yaml"
+    return parameters.load(ROOT / "params.yaml", [file], settings)
+
+
+def recipe_of(name: str) -> str:
+    """Return the recipe of a row: of a system, or a file of the user."""
+    if name not in SYSTEMS and not (name.endswith(".yaml") and Path(name).is_file()):
+        raise ValueError(f"{name} is neither a file .yaml nor a system: {', '.join(SYSTEMS)}")
+    return SYSTEMS.get(name, name)
 
 
 def train_values(name: str, values: Mapping[str, Any], home: Path, seed: int | None = None) -> tuple[Artifacts, float]:
@@ -156,7 +164,7 @@ def recalls_of(model: Any, pairs: ImageCaptionPairs) -> dict[str, Any]:
 
 def measures_of(settings: Sequence[str], home: Path, training: Training, end: float) -> dict[str, Any] | None:
     """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
-    changed = with_trial(values_of(SYSTEMS[training.name], settings), training.trial)
+    changed = with_trial(values_of(recipe_of(training.name), settings), training.trial)
 
     def compute() -> dict[str, Any]:
         artifacts, minutes = train_values(training.name, changed, home, training.seed)

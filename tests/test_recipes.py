@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from components.catalog import configurable_components
 from runtime.parameters import load, validate
@@ -45,12 +46,36 @@ def test_every_paper_has_its_recipes() -> None:
     }
     scenes = {path.stem for path in RECIPES if path.parent.name == "scenes"}
     assert scenes >= {
-        "smile",
-        "bean",
-        "bean_sodeep",
+        "smile_infonce",
+        "bean_infonce",
+        "bean_sodeep_infonce",
         "multi_level",
         "structure_preserving",
         "structure_preserving_phrases",
         "semantic",
         "semantic_visual",
     }
+
+
+LOSSES = {
+    "smile": {"HardestTripletLoss"},
+    "bean": {"HardestTripletLoss"},
+    "bean_sodeep": {"RecallLoss"},
+    "multi_level": {"GroundingLoss"},
+    "structure_preserving": {"StructurePreservingLoss"},
+    "semantic": {"SemanticTripletLoss"},
+    "wsabie": {"StructurePreservingLoss"},
+    "cca": set[str](),
+}
+"""Losses of the papers by the first words of a recipe's name; the last word "infonce" adds InfoNCE."""
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_recipe_with_the_name_of_a_system_has_its_loss(recipe: Path) -> None:
+    values = yaml.safe_load(recipe.read_text())
+    phases = values.get("train_embedding", {}).get("phases", [])
+    systems = [name for name in LOSSES if f"{recipe.stem}_".startswith(f"{name}_")]
+    if phases and systems:
+        parts = [part for phase in phases for part in phase["loss"].get("losses", [phase["loss"]])]
+        added = {"InfoNCELoss"} if recipe.stem.endswith("_infonce") else set()
+        assert {part["name"] for part in parts} == LOSSES[max(systems, key=len)] | added

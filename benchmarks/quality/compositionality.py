@@ -1,6 +1,6 @@
 """Which systems read more than the words of a caption?
 
-    python -m benchmarks run quality.compositionality [--only SMILE BEAN] [--set prepare_dataset.corpus.train=400]
+    python -m benchmarks run quality.compositionality [--only WSABIE CCA] [--set prepare_dataset.corpus.train=400]
 
 Trains the systems of quality.leaderboard on twin scenes, which share the words of their captions, and writes
 docs/records/compositionality.md: then run 'python -m benchmarks render'. Each system chooses between a caption of the
@@ -27,9 +27,9 @@ from bifocal.text.vectorizers.base import load_vectorizer
 HOME = ROOT / "runs" / "compositionality"
 TWINS = "prepare_dataset.corpus={name: TwinScenes, train: 2000, val: 200, test: 400}"
 TEXTS = {
-    "SMILE": "SRU of 2 layers",
-    "BEAN": "SRU of 2 layers",
-    "BEAN + SoDeep": "SRU of 2 layers",
+    "SMILE + InfoNCE": "SRU of 2 layers",
+    "BEAN + InfoNCE": "SRU of 2 layers",
+    "BEAN + SoDeep + InfoNCE": "SRU of 2 layers",
     "multi-level grounding": "small ELMo, then attention over cells",
     "structure-preserving": "tf-idf",
     "semantic retrieval (V+T)": "tf-idf",

@@ -1,6 +1,6 @@
 """What does each system give on photographs?
 
-    python -m benchmarks run quality.leaderboard_flickr8k [--only SMILE BEAN] [--minutes 300] [--jobs 2]
+    python -m benchmarks run quality.leaderboard_flickr8k [--only WSABIE CCA] [--minutes 300] [--jobs 2]
 
 Every system of leaderboard_flickr8k.yaml has the same search on images of the training list; the best trial is trained
 with several seeds on the whole list, and measured on the dev list. Changes of the baseline have the values chosen for

@@ -138,8 +138,8 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.
 
     A recipe gets its own folder with the overlaid params.yaml, a dvc.yaml and its artifacts, so it overwrites nothing
-    of the default run: recipes/scenes/smile.yaml is rendered to runs/scenes/smile and runs by
-    'dvc repro runs/scenes/smile/dvc.yaml'.
+    of the default run: recipes/scenes/smile_infonce.yaml is rendered to runs/scenes/smile_infonce and runs by
+    'dvc repro runs/scenes/smile_infonce/dvc.yaml'.
     """
     if dvc_only and not check and dvc.remove_damaged_table(Path()):
         click.echo(f"removed {dvc.TABLE}, which a killed DVC left half-written")

@@ -122,8 +122,8 @@ def test_page_has_means_differences_and_choices() -> None:
     one = recalls | {"recall sum": 300.0, "images": [300.0] * 9, "minutes": 1.0, "device": "CPU"}
     two = recalls | {"recall sum": 290.0, "images": [290.0] * 9, "minutes": 2.0, "device": "CPU"}
     results = {
-        "SMILE": Tuned({Trial(): 299.0}, Trial(), {1: one, 2: two}),
-        "BEAN": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),
+        "SMILE + InfoNCE": Tuned({Trial(): 299.0}, Trial(), {1: one, 2: two}),
+        "BEAN + InfoNCE": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),
         "WSABIE": Tuned({Trial(): 200.0}),
     }
     text = scenes(results, FILE["differs"], {"caption R@1": 0.4})
@@ -132,6 +132,7 @@ def test_page_has_means_differences_and_choices() -> None:
     assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - |" in lines[0]
     assert "| 290.0 | - | - | 2.0 | -5.0 (" in lines[1]
     assert "| 0.4 | - |" in lines[2]
-    assert lines[3:] == ["| SMILE | 1 | 1 | 1 | 299.0 | 299.0 | 1 |", "| BEAN | 2 | 1 | 1 | 250.0 | 280.0 | 2 |",
+    assert lines[3:] == ["| SMILE + InfoNCE | 1 | 1 | 1 | 299.0 | 299.0 | 1 |",
+                         "| BEAN + InfoNCE | 2 | 1 | 1 | 250.0 | 280.0 | 2 |",
                          "| WSABIE | - | - | - | 200.0 | - | 1 |"]  # fmt: skip
     assert "Not trained yet: WSABIE." in text

@@ -22,7 +22,7 @@ def test_dvc_yaml_of_the_repository_is_up_to_date() -> None:
 
 
 def test_user_paths_are_dependencies_and_a_recipe_has_its_own_outputs() -> None:
-    values = load(ROOT / "params.yaml", [ROOT / "recipes/flickr8k/smile.yaml"])
+    values = load(ROOT / "params.yaml", [ROOT / "recipes/flickr8k/attention_infonce.yaml"])
     stages = yaml.safe_load(render(values, "runs/x"))["stages"]
     assert "../shared/data/flickr8k" in stages["prepare_dataset"]["deps"]
     assert stages["prepare_dataset"]["outs"] == ["runs/x/artifacts/dataset"]
