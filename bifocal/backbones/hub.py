@@ -3,16 +3,20 @@
 import hashlib
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
+from threading import Thread
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from bifocal.durable import cache_folder
 
 CONNECT_SECONDS = 5.0
+LOOK_SECONDS = 2.0
 
 
-def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()) -> Path:
+def download(repository: str, files: Sequence[str], excluded: Sequence[str] = (), *, offline: bool = False) -> Path:
     """Return a folder with a repository's files, from the cache of the hub's library or by a download.
 
     The library shows a bar, and goes on with an interrupted download. The checksums of a download are compared with
@@ -22,6 +26,7 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
         repository: owner and name.
         files: names and patterns of the files; missing ones are left out.
         excluded: patterns of files that are left out.
+        offline: take the files of earlier downloads only.
 
     Raises:
         FileNotFoundError: the hub cannot be reached, has no such repository, or a checksum differs.
@@ -33,7 +38,7 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
     if mark.is_file() and (folder := Path(mark.read_text(encoding="utf-8"))).is_dir():
         return folder
     # Without a network, the library would try again for minutes.
-    offline = constants.HF_HUB_OFFLINE or not is_reachable(constants.ENDPOINT)
+    offline = offline or constants.HF_HUB_OFFLINE or not is_reachable(constants.ENDPOINT)
     try:
         found_files = snapshot_download(
             repository, allow_patterns=list(files), ignore_patterns=list(excluded), local_files_only=offline
@@ -57,6 +62,29 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.write_text(str(folder), encoding="utf-8")
     return folder
+
+
+def download_size(repository: str, files: Sequence[str], excluded: Sequence[str] = ()) -> int | None:
+    """Return the bytes of a repository's files; None if the hub does not say so within ``LOOK_SECONDS``."""
+    from huggingface_hub import HfApi, constants
+
+    def matches(name: str, patterns: Sequence[str]) -> bool:
+        return any(fnmatch(name, pattern) for pattern in patterns)
+
+    found = list[int]()
+
+    def ask() -> None:
+        with suppress(Exception):  # the library raises classes of three packages
+            info = HfApi().model_info(repository, files_metadata=True, timeout=LOOK_SECONDS)
+            sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+            wanted = [name for name in sizes if matches(name, files) and not matches(name, excluded)]
+            found.append(sum(sizes[name] for name in wanted))
+
+    if not constants.HF_HUB_OFFLINE:
+        thread = Thread(target=ask, daemon=True)  # a name server may not answer for minutes
+        thread.start()
+        thread.join(LOOK_SECONDS)
+    return next(iter(found), None)
 
 
 def file_address(repository: str, file: str) -> str:

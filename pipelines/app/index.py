@@ -1,6 +1,7 @@
 """``bifocal index``."""
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -37,23 +38,25 @@ SHOWN = 20
 )
 @click.option(
     "--encoder",
-    help="Pretrained encoders, by default those of the last call, or else small. small: EfficientNet-Lite2 and "
-    "all-MiniLM-L6-v2, R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on 1,000 photographs of Flickr8k with 5,000 captions "
-    "(chance: 0.1 and 1). clip, siglip2 and multilingual need no torch. Others are models of open_clip, such as "
-    "ViT-B-16__openai, repositories of the Hugging Face hub, and folders.",
+    help="Pretrained encoders, by default those of the last call, or else clip if its files are cached or a hub "
+    "answers, or else small. small: EfficientNet-Lite2 and all-MiniLM-L6-v2, R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on "
+    "1,000 photographs of Flickr8k with 5,000 captions (chance: 0.1 and 1). clip, siglip2 and multilingual need no "
+    "torch. Others are models of open_clip, such as ViT-B-16__openai, repositories of the Hugging Face hub, and "
+    "folders.",
 )
 @click.option(
     "--weights",
     type=click.Path(path_type=Path, exists=True),
-    help="Folder with the encoder's files, by default downloaded. For small (also BIFOCAL_WEIGHTS): the weights of a "
-    "backbone, and the folder of a sentence encoder.",
+    help="Folder with the encoder's files, in place of a download or the extra small. For small (or BIFOCAL_WEIGHTS): "
+    "weights of a backbone, and the folder of a sentence encoder.",
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Run folder to write; by default runs/NAME-index.")
 @click.option("--watch", "is_watched", is_flag=True, help="Go on until Ctrl-C, and index each change of DIRECTORY.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Download the encoder of the default without a question.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing.")
 def index_command(
     directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None, is_watched: bool,
-    is_dry: bool,
+    is_agreed: bool, is_dry: bool,
 ) -> None:  # fmt: skip
     """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
 
@@ -64,7 +67,9 @@ def index_command(
     if run is not None and (encoder or weights):
         raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
     is_named, folder = folder is not None, folder or RUNS / f"{run_name(directory)}-index"
-    section = chosen_encoders(folder, directory, run, encoder, weights, is_named=is_named)
+    section = chosen_encoders(
+        folder, directory, run, encoder, weights, is_named=is_named, is_agreed=is_agreed or is_dry
+    )
     if is_dry:
         plan(Path(directory), folder, section)
         return
@@ -89,7 +94,8 @@ def index_command(
 def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     """Index a source by the encoders of a section of ``params.yaml``; print numbers of images, and broken files."""
     start = time.monotonic()
-    from pipelines.app.encoders import encoder_folder
+    from bifocal.onnx.towers import is_towers
+    from pipelines.app.encoders import encoder_folder, small_pointing
     from pipelines.app.index_folder import index_folder
 
     folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before a download
@@ -100,7 +106,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
     write_parameters(folder, {INDEXED: section})  # a killed call goes on with these encoders
-    indexed = index_folder(directory, encoders, folder, bank)
+    indexed = index_folder(directory, encoders, folder, bank, small_pointing() if is_towers(encoders) else None)
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(
@@ -142,15 +148,36 @@ def print_left_out(entries: Sequence[tuple[str, str]]) -> None:
 
 
 def chosen_encoders(
-    folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None, *, is_named: bool
+    folder: Path,
+    directory: str,
+    run: Path | None,
+    encoder: str | None,
+    weights: Path | None,
+    *,
+    is_named: bool,
+    is_agreed: bool,
 ) -> dict[str, Any]:
-    """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call."""
+    """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call or the best.
+
+    Args:
+        is_agreed: download the best encoders without a question.
+
+    Raises:
+        click.ClickException: nobody agreed to a download.
+    """
     previous = check_owner(folder, {INDEXED: {"directory": directory}}, is_named=is_named).get(INDEXED)
     if run is None and encoder is None and weights is None and previous:
         return {**previous, "directory": directory}
     absolute = {
         name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
     }
-    from pipelines.app.encoders import encoder_name
+    from pipelines.app.encoders import SMALL, best_encoder, encoder_name
 
-    return {"directory": directory, "encoder": encoder_name(encoder) if run is None else None, **absolute}
+    if run is None and encoder is None and weights is None:
+        encoder, reason, size = best_encoder()
+        click.echo(f"encoder {encoder}: {reason}", err=True)
+        if size and not is_agreed:
+            if not sys.stdin.isatty():
+                raise click.UsageError("add --yes to download it, or name another encoder, such as --encoder small")
+            click.confirm("Download it?", default=True, abort=True, err=True)
+    return {"directory": directory, "encoder": encoder_name(encoder or SMALL) if run is None else None, **absolute}

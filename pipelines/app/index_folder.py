@@ -17,6 +17,7 @@ from bifocal.durable import cache_folder, complete, write_once
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
 from bifocal.onnx.files import model_hash
+from bifocal.onnx.pointing import FOLDER as POINTING
 from bifocal.onnx.pointing.similarity import PROMPT
 from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, read_names
 from bifocal.search.collection.collection import Collection
@@ -49,7 +50,9 @@ class Indexed:
     rate: float
 
 
-def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | None = None) -> Indexed:
+def index_folder(
+    directory: Path, encoders: Path, folder: Path, bank: Path | None = None, pointing: Path | None = None
+) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
     Vectors of unchanged images are taken over from its previous collection. A killed call goes on after its last shard;
@@ -59,6 +62,7 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
         encoders: folder of an exported model.
         bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None for pretrained encoders, whose
             scores are calibrated by names.
+        pointing: folder of a pointing head that the run folder gets beside encoders without one.
 
     Raises:
         ValueError: the model has no single vector for an image, or the folder has no image that can be decoded.
@@ -85,7 +89,7 @@ def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | Non
         built.calibration = calibrate_by_names(built, *name_vectors(encoders, digest))
     index = artifacts.open_partial(folder / INDEX, {"model": digest})
     built.write(index)
-    written = {collection: partial, folder / INDEX: index, **_new_encoders(encoders, folder / ONNX, digest)}
+    written = {collection: partial, folder / INDEX: index, **_new_encoders(encoders, pointing, folder / ONNX, digest)}
     artifacts.commit_all(written, {"component": "index"})
     live = _live(Collection.open(collection))
     new, embedded = len(live - known), int(counts["embedded"])
@@ -121,13 +125,16 @@ def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
     return [np.load(folder / file, allow_pickle=False) for file in texts]
 
 
-def _new_encoders(encoders: Path, target: Path, digest: str) -> dict[Path, Path]:
-    """Link or copy the encoders to a partial folder, unless the run folder has them."""
-    if (target / artifacts.MANIFEST).is_file() and model_hash(target) == digest:
+def _new_encoders(encoders: Path, pointing: Path | None, target: Path, digest: str) -> dict[Path, Path]:
+    """Link or copy the encoders and a pointing head to a partial folder, unless the run folder has them."""
+    is_known = (target / artifacts.MANIFEST).is_file() and model_hash(target) == digest
+    if is_known and (pointing is None or (target / POINTING).is_dir()):
         return {}
     partial = artifacts.open_partial(target, {"model": digest})
-    ignored = shutil.ignore_patterns(artifacts.MANIFEST)
-    shutil.copytree(encoders, partial, copy_function=_link, ignore=ignored, dirs_exist_ok=True)
+    for source, copied in ((encoders, partial), (pointing, partial / POINTING)):
+        if source is not None:
+            ignored = shutil.ignore_patterns(artifacts.MANIFEST)
+            shutil.copytree(source, copied, copy_function=_link, ignore=ignored, dirs_exist_ok=True)
     return {target: partial}
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 KS = (1, 5, 10)
 GAIN = "zero_shot.json"
+SENTENCE_RECIPES = ("sentences", "many")
+"""Recipes with a sentence encoder, whose models are compared with a search without training."""
 
 
 @click.command()
@@ -45,15 +47,15 @@ GAIN = "zero_shot.json"
     "--weights",
     type=click.Path(path_type=Path),
     help="Safetensors file with the weights of a timm backbone, or a folder with it and with the folder of a sentence "
-    "encoder (also BIFOCAL_WEIGHTS); by default both are downloaded. Without a network, the small backbone of "
-    "'bifocal demo' takes their place.",
+    "encoder (also BIFOCAL_WEIGHTS); by default the packages of the extra small, or else a download. Without both, the "
+    "backbone of 'bifocal demo' takes their place.",
 )
 @click.option(
     "--encoder",
-    help="small: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model, which is compared with a search without "
-    "training. Others are contrastive models to train heads on: clip, siglip2, multilingual, a model of open_clip, a "
-    "repository of the Hugging Face hub, or a folder; the better of trained and untrained is exported. --weights "
-    "replaces the download.",
+    help="small, the default: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model, which is compared with a "
+    "search without training. Others are contrastive models to train heads on: clip, siglip2, multilingual, a model of "
+    "open_clip, a repository of the Hugging Face hub, or a folder; the better of trained and untrained is exported. "
+    "--weights replaces the download.",
 )
 @click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
 @click.option(
@@ -109,6 +111,8 @@ def train_command(
     from rich.console import Console
 
     Console().print(metrics_table(folder))
+    if encoder is None and recipe.stem in SENTENCE_RECIPES and not (recipes or settings or budget):
+        encoder = SMALL
     if encoder is not None:
         click.secho(gain_over_small(folder, values, weights) if encoder == SMALL else gain_of_heads(folder), bold=True)
     report = (folder / ARTIFACTS / "report" / "index.html").resolve().as_uri()

@@ -53,7 +53,7 @@ def serve_hub(root: Path) -> Iterator[Hub]:
             hub.requests.append((self.command, path, self.headers["Range"]))
             parts = path.split("/")
             if parts[:2] == ["api", "models"] and (root / parts[2] / parts[3]).is_dir():
-                self._describe(root / parts[2] / parts[3], parts[4])
+                self._describe(root / parts[2] / parts[3], "".join(parts[4:5]))
             elif parts[2:3] == ["resolve"] and (root / parts[0] / parts[1] / "/".join(parts[4:])).is_file():
                 self._send_file(root / parts[0] / parts[1] / "/".join(parts[4:]))
             else:
@@ -65,7 +65,10 @@ def serve_hub(root: Path) -> Iterator[Hub]:
             if kind == "tree":
                 content: object = [_entry(file, name) for file, name in zip(files, names, strict=True)]
             else:
-                content = {"id": folder.name, "sha": COMMIT, "siblings": [{"rfilename": name} for name in names]}
+                sizes = [
+                    {"rfilename": name, "size": file.stat().st_size} for name, file in zip(names, files, strict=True)
+                ]
+                content = {"id": folder.name, "sha": COMMIT, "siblings": sizes}
             self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
         def _send_file(self, file: Path) -> None:

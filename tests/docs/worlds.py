@@ -67,7 +67,7 @@ def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in variables.items() if not name.startswith(("BIFOCAL_", "MLFLOW_"))}
     path = os.pathsep.join([str(folder / "bin"), str(ROOT / ".venv" / "bin"), variables["PATH"]])
     source = folder if (folder / "pipelines").is_dir() else ROOT
-    return kept | {"PATH": path, "PYTHONPATH": str(source)}
+    return kept | {"PATH": path, "PYTHONPATH": str(source), "HF_HUB_OFFLINE": "1"}  # a hub changes the default encoder
 
 
 def run(language: str, text: str, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ SHAPE = ("batch", 3, "height", "width")
 TRACED, COMPARED = 128, ((64, 96), (160, 128))
 """Side of the traced image, and sides of the compared images, pixels."""
 BATCH = 64
+PROCESSES = 2
+"""Exports at a time: each process has a copy of torch, 700 MB."""
 
 
 class ClassLogits(nn.Module):
@@ -62,7 +65,7 @@ def export_class_head(
     module = load_class_logits(description, weights, head)
     folder.mkdir(parents=True, exist_ok=True)
     key = [dict(description), file_digest(weights), None if head.classes is None else file_digest(Path(head.classes))]
-    export_once(key, folder / GRAPH, _export_logits, description, weights, head)
+    exports: list[tuple[Any, ...]] = [(key, folder / GRAPH, _export_logits, description, weights, head)]
     encoder = head.sentence_encoder()
     texts = {
         "names": [[*names, *classes.shown_with.get(number, ())] for number, names in enumerate(classes.names)],
@@ -70,9 +73,11 @@ def export_class_head(
     }
     if encoder is not None:
         files = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
-        export_once(files, folder / SENTENCES, _export_sentences, encoder)
-        export_once([*files, texts], folder / VECTORS, _write_vectors, encoder, classes, texts["names"])
+        exports.append(([*files, texts], folder / VECTORS, _write_vectors, encoder, classes, texts["names"]))
+        exports.append((files, folder / SENTENCES, _export_sentences, encoder))
         encoder.tokenizer().save(folder / TOKENIZER)
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        list(threads.map(lambda export: export_once(*export), exports))
     (folder / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
     values = {**head.values(), "interpolation": description["preprocessing"]["interpolation"]}
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")

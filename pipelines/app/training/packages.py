@@ -37,6 +37,11 @@ SUMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """SHA-256 of each file that is read, by package."""
 
 
+def is_packaged() -> bool:
+    """Return whether the cache or the packages have both networks."""
+    return _folder().is_dir() or all(find_spec(package) is not None for package in SUMS)
+
+
 def packaged_networks() -> Path | None:
     """Return the folder of both networks in the user's cache; None if the cache and the packages do not have them.
 
@@ -45,12 +50,15 @@ def packaged_networks() -> Path | None:
     Raises:
         ValueError: a file of a package has another checksum.
     """
-    folder = cache_folder("encoders") / hashlib.sha256(str(SUMS).encode()).hexdigest()[:32]
-    if not folder.is_dir():
-        if any(find_spec(package) is None for package in SUMS):
-            return None
-        write_once(folder, _convert)
-    return folder
+    if not is_packaged():
+        return None
+    if not _folder().is_dir():
+        write_once(_folder(), _convert)
+    return _folder()
+
+
+def _folder() -> Path:
+    return cache_folder("encoders") / hashlib.sha256(str(SUMS).encode()).hexdigest()[:32]
 
 
 def _convert(folder: Path) -> None:

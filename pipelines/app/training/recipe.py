@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from bifocal.backbones.hub import download, is_reachable
 from bifocal.datasets.corpora import ImageFolder
 from bifocal.onnx.images import max_pixels
 from bifocal.registry import build
-from pipelines.app.encoders import BACKBONE, SENTENCES, SMALL, download_small, torch_encoder
+from pipelines.app.encoders import SENTENCES, SMALL, small_networks, torch_encoder
 from pipelines.app.inspect import check_count
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.stages import check_stages, stages_of_run
@@ -32,7 +31,7 @@ POINTING = {"name": "ClassMixture", "model": SENTENCES}
 DEMO_WARNING = (
     "warning: {problem}\nThe backbone of 'bifocal demo' takes its place. It knows 1,400 drawn scenes: it tells "
     "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
-    "the results with ImageNet weights: give these with --weights, or run again with a network."
+    "the results with ImageNet weights."
 )
 
 
@@ -71,11 +70,11 @@ def compose(
     """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
 
     ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
-    the same if ``weights`` has both, else for a backbone.
+    "small", without a sentence encoder if ``weights`` has only a backbone, and without both if none are at hand.
     """
     given = _overlaid({"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}}, recipes, settings)
     count = count_captioned(given["prepare_dataset"])  # before a download is tried
-    networks = _networks(encoder, weights)
+    networks, problem = _networks(encoder, weights, has_features=_has_backbone(given.get("extract_features", {})))
     recipe = choose_recipe(encoder, networks, count, last_layers=last_layers)
     values = parameters.load(shipped_file("params.yaml"), [recipe])
     limit = {"max_pixels": max_pixels()}
@@ -92,45 +91,51 @@ def compose(
         vector = {"name": "SentenceVectors", "path": str(networks.sentences.resolve())}
         own["vectorize_captions"] = {"vectorizer": {"vectorizers": {1: vector}}}
     values = _overlaid(parameters.merge(values, own), recipes, settings)
-    if recipes or settings:  # before a download is tried
+    if recipes or settings:
         check_stages(values, stages_of_run())
     used = f"encoder {encoder}" if recipe.stem == "clip" else "small encoders"
     if "extract_features" in given:
         used = "features of your own"
-    elif recipe.stem == "images":
-        used = f"backbone {BACKBONE if networks is None else networks.backbone.name}"
-        if networks is None and (problem := _download_problem()):
-            click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
-            values, used = parameters.merge(values, {"extract_features": demo_section()}), "backbone of 'bifocal demo'"
+    elif recipe.stem == "images" and networks is not None:
+        used = f"backbone {networks.backbone.name}"
+    if problem is not None:
+        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
+        values = _overlaid(parameters.merge(values, {"extract_features": demo_section()}), recipes, settings)
+        used = "backbone of 'bifocal demo'"
     photographs = "photographs" if count is None else f"{count:,} photographs"
     return Training(fit_pointing(values, networks), recipe, f"{photographs} with captions, {used}")
 
 
-def _networks(encoder: str | None, weights: Path | None) -> Networks | None:
+def _has_backbone(section: Mapping[str, Any]) -> bool:
+    """Return whether a section ``extract_features`` of the user names features of its own, not only a size."""
+    extractor = section.get("extractor", {})
+    return "weights" in section or not isinstance(extractor, Mapping) or not {"name", "backbone"}.isdisjoint(extractor)
+
+
+def _networks(
+    encoder: str | None, weights: Path | None, *, has_features: bool
+) -> tuple[Networks | None, FileNotFoundError | None]:
+    """Return the networks of a training, and why it has none and takes the backbone of 'bifocal demo'.
+
+    Args:
+        has_features: whether the user's parameters name a backbone, so that no other one is needed.
+    """
     if encoder not in (None, SMALL):
-        return None
+        return None, None
     networks = find_networks(weights)
-    if encoder == SMALL:
-        networks = networks or find_networks(download_small())
-        if networks is None or networks.sentences is None:
-            raise ValueError(
-                f"{weights} has no sentence encoder, which the encoder small needs: name a folder with the weights of "
-                "EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
-            )
-    return networks
-
-
-def _download_problem() -> str | None:
-    """Return why the pretrained weights of the backbone cannot be downloaded; None if this machine has them now."""
-    from huggingface_hub import constants
-
-    if not is_reachable(constants.ENDPOINT):
-        constants.HF_HUB_OFFLINE = True  # Take cached weights, or fail at once: retries last minutes.
-    try:
-        download(f"timm/{BACKBONE}.in1k", ["model.safetensors"])
-    except FileNotFoundError as error:
-        return str(error)
-    return None
+    if networks is None and (encoder == SMALL or not has_features):
+        try:
+            networks = find_networks(small_networks())
+        except FileNotFoundError as error:
+            if encoder == SMALL:
+                raise
+            return None, error
+    if encoder == SMALL and (networks is None or networks.sentences is None):
+        raise ValueError(
+            f"{weights} has no sentence encoder, which the encoder small needs: name a folder with the weights of "
+            "EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+        )
+    return networks, None
 
 
 def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:

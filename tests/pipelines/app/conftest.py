@@ -77,6 +77,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
             for name in ("MLFLOW_TRACKING_URI", "BIFOCAL_WEIGHTS"):  # set first: what the command sets is then undone
                 patch.setenv(name, "")
                 patch.delenv(name)
+            # An export of the packages of small takes a minute.
+            patch.setattr("pipelines.app.training.packages.is_packaged", lambda: False)
             return CliRunner().invoke(bifocal, [str(argument) for argument in arguments])
 
     return run

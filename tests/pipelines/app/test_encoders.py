@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,14 @@ from playwright.sync_api import Browser
 from safetensors.torch import save_file
 
 import bifocal
+from bifocal.backbones.hub import download_size
+from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.serving.service.models import RunSource
 from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app import encoders
+from pipelines.app.training import packages
 from pipelines.app.training.networks import find_networks
 from pipelines.app.training.recipe import compose
 from tests.bifocal.contrastive import write_clip, write_multilingual
@@ -153,28 +158,89 @@ def test_a_collection_without_captions_is_calibrated_by_names(
     finally:
         (photos / "a copy.jpg").unlink()
     assert RunSource(run).load().search("a zebra", k=3).relevance is not None
-    with pytest.raises(FileNotFoundError, match=r"do not show where a phrase is; the encoder small does"):
+    assert "'bifocal where' needs the encoder small beside this one: pip install" in result.output
+    with pytest.raises(FileNotFoundError, match=r"do not show where a phrase is: install the encoder small"):
         bifocal.load(run).where(next(photos.rglob("*.jpg")), "a zebra")
+
+
+def test_the_pointing_head_of_small_is_beside_other_encoders(
+    hub: Hub, pictures: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = tmp_path / "head"
+    head.mkdir()
+    (head / "head.json").write_text("{}")
+    run = tmp_path / "index"
+    assert command("index", pictures, "--encoder", "clip", "--folder", run).exit_code == 0
+    onnx = run / "artifacts" / "onnx"
+    digest = model_hash(onnx)
+    assert not (onnx / "pointing").exists()
+    monkeypatch.setattr(encoders, "small_pointing", lambda: head)  # the extra small is installed later
+    for _ in range(2):
+        result = command("index", pictures, "--folder", run)
+        assert "4 images can be searched: 0 new, 0 changed" in result.output
+        assert (onnx / "pointing" / "head.json").read_text() == "{}"
+        assert model_hash(onnx) == digest
+
+
+def test_without_options_the_best_encoder_at_hand_indexes(
+    hub: Hub, pictures: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run, before = tmp_path / "index", hub.got("model.onnx")
+    size = sum(file.stat().st_size for file in (hub.root / encoders.NAMED["clip"]).rglob("*") if file.is_file())
+    asked = command("index", pictures, "--folder", run)
+    assert f"encoder clip: a download of {size / 1e6:,.0f} MB, of {encoders.NAMED['clip']} on a hub" in asked.output
+    assert "add --yes to download it, or name another encoder, such as --encoder small" in asked.output
+    assert hub.got("model.onnx") == before
+    assert "download: the encoder" in command("index", pictures, "--folder", run, "--dry-run").output
+    assert "4 images can be searched: 4 new" in command("index", pictures, "--folder", run, "--yes").output
+    for offline in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+        cached = command("index", pictures, "--folder", tmp_path / f"cached {offline}")
+        assert "encoder clip: its files are in the cache of the hub" in cached.output
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "other"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other cache"))
+    monkeypatch.setattr(packages, "is_packaged", lambda: False)
+    with pytest.raises(FileNotFoundError, match=r"no encoder is at hand, .* with a network .*'bifocal-vse\[small,"):
+        encoders.best_encoder()
+    monkeypatch.setattr(packages, "is_packaged", lambda: True)
+    assert encoders.best_encoder()[::2] == ("small", 0)
+    monkeypatch.setenv("BIFOCAL_WEIGHTS", "weights")
+    assert encoders.best_encoder() == ("small", "BIFOCAL_WEIGHTS names its networks", 0)
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.backbones.hub.LOOK_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        start = time.monotonic()
+        assert download_size("owner/name", ["*"]) is None
+        assert time.monotonic() - start < 5
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
+    assert download_size("owner/nothing", ["*"]) is None
 
 
 def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
-    backbone = hub.root / "timm" / f"{encoders.BACKBONE}.in1k"
+    monkeypatch.setattr(packages, "is_packaged", lambda: False)
+    backbone = hub.root / encoders.BACKBONE_REPOSITORY
     backbone.mkdir()
     with torch.random.fork_rng(devices=[]):
-        save_file(timm.create_model(encoders.BACKBONE).state_dict(), backbone / "model.safetensors")
+        save_file(timm.create_model(packages.BACKBONE).state_dict(), backbone / "model.safetensors")
     write_tiny_transformer(["a photo of a dog"], folder=hub.root / encoders.SENTENCES)
-    folder = encoders.download_small()
+    folder = encoders.small_networks()
     found = find_networks(folder)
     assert found is not None
     assert found.backbone.read_bytes() == (backbone / "model.safetensors").read_bytes()
     assert found.sentences is not None
     assert (found.sentences / "tokenizer.json").is_file()
     asked = len(hub.requests)
-    assert encoders.download_small() == folder
+    assert encoders.small_networks() == folder
     assert len(hub.requests) == asked
-    # A training takes both.
+    # A training takes both, also by default.
     values = compose(str(tmp_path / "photos"), None, (), (), "small").values
+    assert compose(str(tmp_path / "photos"), None, (), ()).values == values
     assert values["extract_features"]["weights"] == {"name": "FromFile", "path": str(found.backbone)}
     vector = values["vectorize_captions"]["vectorizer"]["vectorizers"][1]
     assert vector == {"name": "SentenceVectors", "path": str(found.sentences)}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import timm
-import torch
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -33,6 +32,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("bifocal.backbones.hub.getproxies", dict)
+    monkeypatch.setattr("pipelines.app.training.packages.is_packaged", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
 
@@ -47,10 +48,24 @@ def test_without_a_network_the_demo_backbone_takes_the_place_of_the_weights(
     warning = capsys.readouterr().err
     for words in ("cannot be downloaded", "recognizes nothing in photographs", "--weights"):
         assert words in warning
-    settings = ("extract_features.extractor.size=224",)  # a user who changes the extractor keeps it
+    chosen = compose(str(tmp_path / "photos"), None, (), ("extract_features.extractor.size=96",)).values
+    assert chosen["extract_features"]["weights"]["name"] == "FromFile"
+    assert chosen["extract_features"]["extractor"]["size"] == 96
+    settings = ("extract_features.extractor.backbone=resnet18",)  # a user who names a backbone keeps it
     chosen = compose(str(tmp_path / "photos"), None, (), settings).values
     assert chosen["extract_features"]["weights"] == "Pretrained"
     assert chosen["export_onnx"]["pointing"] == {"name": "ClassMixture"}
+
+
+def test_by_default_the_networks_of_the_packages_train(
+    no_network: None, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.app.training.packages.packaged_networks", lambda: weights)
+    values, recipe, reasons = compose(str(tmp_path / "photos"), None, (), ())
+    assert (recipe.name, reasons) == ("sentences.yaml", "photographs with captions, small encoders")
+    assert values == compose(str(tmp_path / "photos"), weights, (), ()).values
+    own = ("extract_features.extractor={name: Grid, backbone: resnet18, size: 64}",)
+    assert compose(str(tmp_path / "photos"), None, (), own).reasons == "photographs with captions, features of your own"
 
 
 def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
@@ -65,17 +80,18 @@ def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
 
     monkeypatch.setattr(socket, "create_connection", only_here)
     monkeypatch.setattr("bifocal.backbones.hub.getproxies", dict)
+    monkeypatch.setattr("pipelines.app.training.packages.is_packaged", lambda: False)
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
     folder = tmp_path / "root" / "timm" / "tf_efficientnet_lite2.in1k"
     folder.mkdir(parents=True)
-    save_file({"weight": torch.zeros(1)}, folder / "model.safetensors")
+    save_file(timm.create_model("tf_efficientnet_lite2").state_dict(), folder / "model.safetensors")
     write_tiny_transformer(["a photo of a dog"], folder=tmp_path / "root" / SENTENCES)
     with serve_hub(tmp_path / "root") as hub:
-        values, recipe, reasons = compose(str(tmp_path / "photos"), None, (), ())
+        values, _, reasons = compose(str(tmp_path / "photos"), None, (), ())
         assert hub.got("model.safetensors")
-    assert reasons == "photographs with captions, backbone tf_efficientnet_lite2"
-    own = {"prepare_dataset": {"corpus": {"root": str(tmp_path / "photos")}}}
-    assert values == parameters.merge(parameters.load(shipped_file("params.yaml"), [recipe]), own)
+    assert reasons == "photographs with captions, small encoders"
+    backbone = Path(values["extract_features"]["weights"]["path"])
+    assert backbone.read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
 def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> None:
