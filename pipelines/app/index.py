@@ -67,9 +67,8 @@ def index_command(
     if run is not None and (encoder or weights):
         raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
     is_named, folder = folder is not None, folder or RUNS / f"{run_name(directory)}-index"
-    section = chosen_encoders(
-        folder, directory, run, encoder, weights, is_named=is_named, is_agreed=is_agreed or is_dry
-    )
+    options = {"is_named": is_named, "is_agreed": is_agreed, "is_dry": is_dry}
+    section = chosen_encoders(folder, directory, run, encoder, weights, **options)
     if is_dry:
         plan(Path(directory), folder, section)
         return
@@ -98,7 +97,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     from pipelines.app.encoders import encoder_folder, small_pointing
     from pipelines.app.index_folder import index_folder
 
-    folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before a download
+    folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before an export
     if section["run"] is None:
         named = None if section["weights"] is None else Path(section["weights"])
         encoders, bank = encoder_folder(section["encoder"], named), None
@@ -148,22 +147,13 @@ def print_left_out(entries: Sequence[tuple[str, str]]) -> None:
 
 
 def chosen_encoders(
-    folder: Path,
-    directory: str,
-    run: Path | None,
-    encoder: str | None,
-    weights: Path | None,
-    *,
-    is_named: bool,
-    is_agreed: bool,
-) -> dict[str, Any]:
+    folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None,
+    *, is_named: bool, is_agreed: bool, is_dry: bool,
+) -> dict[str, Any]:  # fmt: skip
     """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call or the best.
 
-    Args:
-        is_agreed: download the best encoders without a question.
-
     Raises:
-        click.ClickException: nobody agreed to a download.
+        click.UsageError: nobody agreed to a download of the best encoders.
     """
     previous = check_owner(folder, {INDEXED: {"directory": directory}}, is_named=is_named).get(INDEXED)
     if run is None and encoder is None and weights is None and previous:
@@ -174,9 +164,11 @@ def chosen_encoders(
     from pipelines.app.encoders import SMALL, best_encoder, encoder_name
 
     if run is None and encoder is None and weights is None:
+        if not is_dry:
+            folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before a download
         encoder, reason, size = best_encoder()
         click.echo(f"encoder {encoder}: {reason}", err=True)
-        if size and not is_agreed:
+        if size and not (is_agreed or is_dry):
             if not sys.stdin.isatty():
                 raise click.UsageError("add --yes to download it, or name another encoder, such as --encoder small")
             click.confirm("Download it?", default=True, abort=True, err=True)
