@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 KS = (1, 5, 10)
 GAIN = "zero_shot.json"
-SENTENCE_RECIPES = ("sentences", "many")
-"""Recipes with a sentence encoder, whose models are compared with a search without training."""
 
 
 @click.command()
@@ -111,7 +109,7 @@ def train_command(
     from rich.console import Console
 
     Console().print(metrics_table(folder))
-    if encoder is None and recipe.stem in SENTENCE_RECIPES and not (recipes or settings or budget):
+    if encoder is None and recipe.stem in ("sentences", "many") and not (recipes or settings or budget):
         encoder = SMALL
     if encoder is not None:
         click.secho(gain_over_small(folder, values, weights) if encoder == SMALL else gain_of_heads(folder), bold=True)
