@@ -10,7 +10,6 @@ import click
 
 from bifocal.datasets.remote_files import is_address
 from bifocal.durable import complete, write_text
-from runtime.parameters import dump_yaml, read_yaml
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
@@ -77,6 +76,8 @@ def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict
     Raises:
         FileExistsError: the folder holds results of another source, results of the other command, or other files.
     """
+    from runtime.parameters import read_yaml  # imports pydantic
+
     option = "--folder" if INDEXED in new else "--run"
     if not (folder / PARAMETERS).is_file():
         if folder.is_dir() and any(folder.iterdir()):
@@ -116,6 +117,8 @@ def shipped_file(name: str) -> Path:
 
 def write_parameters(folder: Path, values: dict[str, Any]) -> None:
     """Write ``params.yaml`` of a run, completely or not at all."""
+    from runtime.parameters import dump_yaml  # imports pydantic
+
     folder.mkdir(parents=True, exist_ok=True)
     written_by = "index" if INDEXED in values else "train"
     write_text(folder / PARAMETERS, f"# Written by 'bifocal {written_by}'.\n" + dump_yaml(values))
