@@ -38,8 +38,8 @@ def run(params: PromoteParams, *, dataset: Path, features: Path, registration: P
     """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is not an error."""
     registered = json.loads((registration / "registration.json").read_text())
     policy = params.policy.model_copy(update={"model": registered["model"]})
-    options = {"decide_only": params.decide_only, "policy_file": params.policy_file}
-    decision = promote(policy, dataset, features, number=registered["version"], **options)
+    number, decide_only, policy_file = registered["version"], params.decide_only, params.policy_file
+    decision = promote(policy, dataset, features, number=number, decide_only=decide_only, policy_file=policy_file)
     write_json(promotion / "decision.json", decision.record)
     for reason in decision.reasons:
         log_line(f"not promoted: {reason}")
