@@ -2,24 +2,36 @@
 
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from bifocal.progress import printable
-from pipelines.app.run_folder import FolderOrAddress
+from pipelines.app.run_folder import FolderOrAddress, shipped_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from bifocal.datasets import Dataset
     from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.inspection import Inspection
 
 MIN_CAPTIONED = 10
 """Images with captions of which 15 % are at least two: the splits val and test need as many."""
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
+
+
+class Inspected(NamedTuple):
+    """Images with captions below ``root``, a folder of this machine, and what is wrong with them."""
+
+    root: Path
+    images: "ImageFolder"
+    dataset: "Dataset"
+    inspection: "Inspection"
 
 
 @click.command()
@@ -43,18 +55,37 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     The exit code is 1 if there are errors: entries that cannot be used, near-duplicates in two splits, or fewer images
     with captions than a training needs.
     """
-    import pandas as pd
     from rich.console import Console
+
+    from bifocal.durable import write_text
+    from bifocal.report.inspection import inspection_page
+    from bifocal.report.sections import render
+
+    with inspected(directory, compare, captions=captions, uncaptioned=uncaptioned) as seen:
+        write_text(page, render(inspection_page(seen.root.name, seen.dataset, seen.inspection)))
+    Console().print(findings_tables(seen.inspection))
+    click.echo(f"-> {page}")
+    if not uncaptioned:
+        check_count(directory, seen.images)
+    if seen.inspection.errors:
+        sys.exit(1)
+
+
+@contextmanager
+def inspected(directory: str, compare: int = 5000, **options: Any) -> Iterator[Inspected]:
+    """Yield a folder or an address on S3 as the training would read it, with ``options`` of ``ImageFolder``.
+
+    The dataset of an archive exists as long as the context.
+    """
+    import pandas as pd
 
     from bifocal.datasets import read_dataset, write_dataset
     from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.inspection import inspect_dataset
     from bifocal.datasets.languages import caption_languages
     from bifocal.datasets.remote_files import is_address
-    from bifocal.durable import write_text
     from bifocal.onnx.images import max_pixels
-    from bifocal.report.inspection import inspection_page
-    from bifocal.report.sections import render
+    from runtime.parameters import load
 
     root = Path(directory)
     if is_address(directory):
@@ -64,21 +95,14 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
         root = cache_path(directory)
         Storage().download(directory, root)
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        images = ImageFolder(root, captions=captions, uncaptioned=uncaptioned)
+        out, seed = Path(folder), load(shipped_file("params.yaml"))["seed"]  # which draws the splits of a training
+        images = ImageFolder(root, seed=seed, **options)
         corpus = images.read(out / "images")
         write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=max_pixels(), max_rejected_fraction=1.0)
         dataset, rejected = read_dataset(out), pd.read_parquet(out / "rejected.parquet")
         by_image = dataset.captions.groupby("image_id")["text"].agg(list).tolist()
         languages = caption_languages(by_image) if find_spec("langdetect") else {}
-        inspection = inspect_dataset(dataset, rejected, languages, compare)
-        write_text(page, render(inspection_page(root.name, dataset, inspection)))
-    Console().print(findings_tables(inspection))
-    click.echo(f"-> {page}")
-    if not uncaptioned:
-        check_count(directory, images)
-    if inspection.errors:
-        sys.exit(1)
+        yield Inspected(root, images, dataset, inspect_dataset(dataset, rejected, languages, compare))
 
 
 def findings_tables(inspection: "Inspection") -> "RenderableType":

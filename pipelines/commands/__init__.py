@@ -6,6 +6,7 @@ from pipelines.commands.canary import canary
 from pipelines.commands.cluster import compile_command, preflight, run, schedule
 from pipelines.commands.convert import convert
 from pipelines.commands.monitor import monitor
+from pipelines.commands.project import new
 from pipelines.commands.registry import clean, promote, register, release
 from pipelines.commands.render import packages, render
 from pipelines.commands.results import compare, metrics
@@ -18,6 +19,7 @@ def main() -> None:
 
 
 for command in (
+    new,
     render,
     packages,
     register,

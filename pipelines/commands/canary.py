@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipelines.commands.project import policy_file, project_option
+from pipelines.commands.registry import artifacts_option, candidate_artifacts
+
 if TYPE_CHECKING:
     from bifocal.serving.canary.decision import Decision, Rule
     from bifocal.serving.canary.intervals import Estimate
     from bifocal.serving.canary.report import Report
-    from components.cluster.promote.spec import PromotionPolicy
 
 FILE = click.Path(path_type=Path)
 
@@ -29,18 +31,17 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--rule", "rule_file", type=FILE, help="Rule; by default pipelines/policies/canary.yaml.")
 @click.option("--report", "only_report", is_flag=True, help="Only print the report.")
-@click.option(
-    "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
-)
-@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
+@project_option
+@artifacts_option
+@click.option("--policy", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 def canary(
     services: tuple[str, ...],
     counts: Path | None,
     hours: float,
     rule_file: Path | None,
     only_report: bool,
-    artifacts: Path,
-    policy_file: Path | None,
+    artifacts: Path | None,
+    policy: Path | None,
 ) -> None:
     """Withdraw or promote the release of 'bifocal serve --canary' or '--shadow', by the searches of clients.
 
@@ -64,22 +65,25 @@ def canary(
     elif decision is not None and not only_report:
         for reason in decision.reasons:
             click.echo(f"{decision.verdict}: {reason}")
-        _act(policies.load_promotion(policy_file or policies.PROMOTION), report, decision, artifacts)
+        _act(policy_file(policy), report, decision, artifacts)
 
 
-def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", artifacts: Path) -> None:
+def _act(file: Path, report: "Report", decision: "Decision", artifacts: Path | None) -> None:
     """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or leave it."""
     from components.cluster.canary.run import Registered, log_decision
     from components.cluster.promote.run import promote
+    from pipelines import policies
     from runtime.s3.remote_files import fetch_remote_files
 
+    policy = policies.load_promotion(file)
     version, _ = log_decision(Registered(policy.model, policy.champion, policy.lock_timeout), report, decision)
     if decision.verdict == "withdraw":
         click.secho(f"withdrawn: version {version.number} of {version.model}", fg="red")
     if decision.verdict != "promote":
         return
     fetch_remote_files()
-    promotion = promote(policy, artifacts / "dataset", artifacts / "features", number=version.number)
+    data = candidate_artifacts(artifacts)
+    promotion = promote(policy, *data, number=version.number, policy_file=policies.shown_path(file))
     for against in promotion.reasons:
         click.secho(f"not promoted: {against}", fg="red")
     if promotion.promoted:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bifocal.registry import split
 from components import catalog
+from pipelines.commands.project import chosen_project, policy_file, project_files, project_option
 from runtime import parameters
 from runtime.checkout import ask_git, tracking_uri
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
     from pipelines.kubeflow.resources import Resources
 
+KUBEFLOW_RUNS = Path("runs/kubeflow")
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
 PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 
@@ -59,6 +62,7 @@ flow_option = click.option(
 revision_option = click.option(
     "--revision", help="Git commit that user files are read from; by default this checkout's."
 )
+demo_option = click.option("--demo", is_flag=True, help="Train drawn scenes, the default of params.yaml, on a cluster.")
 skipped_checks_option = click.option(
     "--skip-check",
     "skipped",
@@ -81,7 +85,18 @@ class Pipeline:
         """Return the compiled pipeline as YAML."""
         from pipelines.kubeflow.compile import compile_pipeline
 
-        return compile_pipeline(self.values, self.resources, self.revision, self.flow)
+        return compile_pipeline(self.values, self.resources, self.revision, self.flow, policy_file())
+
+
+def refuse_drawn_scenes(values: Mapping[str, Any], flow: "FlowName") -> None:
+    """Raise ``ValueError`` if a cluster would train the drawn scenes of ``params.yaml``, which nobody named."""
+    from pipelines.kubeflow.flows import stages_of
+
+    reads_data = any(stage.name == "prepare_dataset" for stage in stages_of(flow, values["pipeline"]))
+    if reads_data and split(values["prepare_dataset"]["corpus"])[0] == "Scenes":
+        raise ValueError(
+            f"the flow {flow} would train drawn scenes: name your images by --project or --recipe, or give --demo"
+        )
 
 
 def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,11 +112,16 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
         revision: str | None,
         **options: Any,
     ) -> None:
-        resources = load_resources(images, overlays)
-        command(Pipeline(load_parameters(recipes, settings), resources, revision or head_commit(), flow), **options)
+        recipes = [*project_files("recipe.yaml"), *recipes]
+        is_here = options.get("runner") == "host" and not options["push"]
+        commit = revision or (ask_git("rev-parse", "HEAD") or "unknown" if is_here else head_commit())
+        values = load_parameters(recipes, settings)
+        if not options.pop("demo", True) and options["runner"] == "cluster" and not recipes:
+            refuse_drawn_scenes(values, flow)
+        command(Pipeline(values, load_resources(images, overlays), commit, flow), **options)
 
     for option in (
-        revision_option, resources_option, images_option, flow_option, settings_option, recipes_option,
+        revision_option, resources_option, images_option, flow_option, settings_option, recipes_option, project_option,
     ):  # fmt: skip
         with_pipeline = option(with_pipeline)
     return with_pipeline
@@ -111,7 +131,8 @@ def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resou
     """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that replace keys."""
     from pipelines.kubeflow import resources
 
-    return resources.load(images=resources.load_images(images) if images else None, overlays=overlays)
+    files = [*project_files("cluster.yaml"), *overlays]
+    return resources.load(images=resources.load_images(images) if images else None, overlays=files)
 
 
 def load_parameters(recipes: Sequence[Path | str], settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -166,13 +187,13 @@ def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
 @click.command()
 @pipeline_options
 @skipped_checks_option
+@demo_option
 @click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    default=Path("runs/kubeflow/local"),
-    show_default=True,
-    help="Folder of a local run. A second run in the same folder takes finished steps from the cache.",
+    help="Folder of a local run, by default runs/kubeflow/local, or runs/kubeflow/NAME of a project. A second run "
+    "takes finished steps from it.",
 )
 @click.option(
     "--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel steps of a local run."
@@ -185,12 +206,15 @@ def run(
     pipeline: Pipeline,
     skipped: tuple[str, ...],
     runner: str,
-    folder: Path,
+    folder: Path | None,
     parallel: int,
     no_cache: bool,
     push: bool,
 ) -> None:
-    """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT)."""
+    """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT).
+
+    This machine reads your files in place. Containers, a cluster and --push read them at a commit, or from S3.
+    """
     resources = pipeline.resources.model_copy(update={"cache": False} if no_cache else {})
     if runner == "cluster":
         from pipelines.kubeflow.client import Target, kfp_client, submit
@@ -218,46 +242,66 @@ def run(
     # A run on this machine has checkpoints and a store if BIFOCAL_CHECKPOINTS and BIFOCAL_STORE are set here, not those
     # of the cluster.
     resources = resources.model_copy(update={"push": push, "checkpoints": None, "store": None})
+    is_here = runner == "host" and not push
+    if is_here:
+        # One process extracts faster than several that start one after another.
+        steps = {name: step.model_copy(update={"shards": 1}) for name, step in resources.steps.items()}
+        resources = resources.model_copy(update={"repository": "", "steps": steps})
+    folder = folder or KUBEFLOW_RUNS / (chosen_project() or "local")
     text = replace(pipeline, resources=resources).compile()
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
+    arguments = {} if is_here else {"repository": str(Path.cwd())}
+    states = LocalRun(text, folder, engine, arguments, parallel).execute()
     failed = [name for name, state in states.items() if state.failed]
     if failed:
         logs = folder / failed[0] / "log-*.txt"
         raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")
+    report = folder / "evaluate" / "report" / "index.html"
+    if report.is_file():
+        click.echo(f"Report: {report.resolve().as_uri()}")
 
 
 @click.command()
+@project_option
 @images_option
 @resources_option
 @skipped_checks_option
+@demo_option
 @click.argument("action", type=click.Choice(["diff", "apply", "list"]))
-def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str, ...], action: str) -> None:
+def schedule(
+    images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str, ...], demo: bool, action: str
+) -> None:
     """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or list them.
 
-    pipelines/kubeflow/schedules.yaml declares the schedules. Each is pinned to this commit, its images and its
-    parameters.
+    pipelines/kubeflow/schedules.yaml declares the schedules, or the file of a project. Each is pinned to this commit,
+    its images and its parameters.
     """
     from pipelines.kubeflow import schedule as schedules
     from pipelines.kubeflow.client import Target, kfp_client
 
-    declared = schedules.load()
+    declared = schedules.load(*project_files("schedules.yaml"))
+    for entry in declared.values():
+        if action == "apply" and entry.enabled and not entry.recipes and not demo:
+            refuse_drawn_scenes(load_parameters([]), entry.flow)
     with kfp_client() as client:
+        prefix = schedules.prefix_of(chosen_project())
         if action == "list":
-            click.echo("\n".join(schedules.list_schedules(client)) or "the server has no schedule of this project")
+            click.echo(
+                "\n".join(schedules.list_schedules(client, prefix)) or "the server has no schedule of this project"
+            )
             return
         resources, revision = load_resources(images, overlays), head_commit()
+
+        def pipeline_of(entry: schedules.Schedule) -> Pipeline:
+            return Pipeline(load_parameters(entry.recipes), resources, revision, entry.flow)
+
         if action == "apply":
-            values = [load_parameters(entry.recipes) for entry in declared.values()]
+            values = [pipeline_of(entry).values for entry in declared.values()]
             flows = {entry.flow for entry in declared.values() if entry.enabled}
             check_cluster(values, resources, revision, flows, skipped)
-        target = Target(client, resources, revision)
-        changes = schedules.plan(
-            declared,
-            target,
-            lambda entry: Pipeline(load_parameters(entry.recipes), resources, revision, entry.flow).compile(),
-        )
+        target = Target(client, resources, revision, prefix)
+        changes = schedules.plan(declared, target, lambda entry: pipeline_of(entry).compile())
         for change in changes:
             click.echo(f"{change.action:8}{change.name}")
         if action == "apply":

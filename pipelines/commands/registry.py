@@ -5,9 +5,25 @@ from typing import Any
 
 import click
 
-from pipelines.commands.cluster import load_resources, resources_option
+from pipelines.commands.cluster import KUBEFLOW_RUNS, load_resources, resources_option
+from pipelines.commands.project import chosen_project, policy_file, project_option
 
 FILE = click.Path(path_type=Path)
+artifacts_option = click.option(
+    "--artifacts",
+    type=FILE,
+    help="Artifacts of the candidate's run, by default the folder artifacts, or the run of a project on this machine.",
+)
+
+
+def candidate_artifacts(given: Path | None) -> tuple[Path, Path]:
+    """Return dataset and features of the candidate, of a folder of artifacts or of the steps of a run."""
+    project = chosen_project()
+    folder = given or (KUBEFLOW_RUNS / project if project else Path("artifacts"))
+    dataset, features = (
+        next(iter(sorted(folder.glob(f"*/{name}"))), folder / name) for name in ("dataset", "features")
+    )
+    return dataset, features
 
 
 @click.command()
@@ -67,10 +83,9 @@ def release(folder: Path) -> None:
 
 
 @click.command()
-@click.option(
-    "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
-)
-@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
+@project_option
+@artifacts_option
+@click.option("--policy", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 @click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
 @click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
 @click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
@@ -78,8 +93,8 @@ def release(folder: Path) -> None:
 @click.option("--reason", default="", help="Reason for --force or --rollback; it is recorded.")
 @click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
 def promote(
-    artifacts: Path,
-    policy_file: Path | None,
+    artifacts: Path | None,
+    policy: Path | None,
     number: int | None,
     force: bool,
     rollback: bool,
@@ -99,30 +114,32 @@ def promote(
     from runtime.mlflow import alias_lock, get_version, remove_lock, roll_back
     from runtime.notices import report
 
-    policy = policies.load_promotion(policy_file or policies.PROMOTION)
+    file = policy_file(policy)
+    rules = policies.load_promotion(file)
     if unlock:
-        click.echo(f"removed the lock of {remove_lock(policy.model)}")
+        click.echo(f"removed the lock of {remove_lock(rules.model)}")
         return
     if rollback:
-        with alias_lock(policy.model, policy.lock_timeout):
-            aliases = {"champion": policy.champion, "previous": policy.previous}
-            roll_back(policy.model, **aliases, reason=reason, stale=stale)
-        restored = get_version(policy.model, policy.champion)
-        name = f"version {restored.number if restored else '?'} of {policy.model}"
+        with alias_lock(rules.model, rules.lock_timeout):
+            aliases = {"champion": rules.champion, "previous": rules.previous}
+            roll_back(rules.model, **aliases, reason=reason, stale=stale)
+        restored = get_version(rules.model, rules.champion)
+        name = f"version {restored.number if restored else '?'} of {rules.model}"
         report(f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow")
     else:
         from components.cluster.promote.run import promote as decide
         from runtime.s3.remote_files import fetch_remote_files
 
         fetch_remote_files()
-        decision = decide(policy, artifacts / "dataset", artifacts / "features", number=number, force=force * reason)
+        data, shown = candidate_artifacts(artifacts), policies.shown_path(file)
+        decision = decide(rules, *data, number=number, force=force * reason, policy_file=shown)
         _print(decision.record)
         for against in decision.reasons:
             click.secho(f"{'despite' if decision.promoted else 'not promoted'}: {against}", fg="red")
         if decision.promoted:
             click.secho("promoted", fg="green")
-    for alias in (policy.candidate, policy.champion, policy.previous):
-        version = get_version(policy.model, alias)
+    for alias in (rules.candidate, rules.champion, rules.previous):
+        version = get_version(rules.model, alias)
         if version:
             click.echo(f"{alias}: version {version.number}")
 
@@ -135,10 +152,11 @@ def _print(record: dict[str, Any]) -> None:
 
 
 @click.command()
+@project_option
 @resources_option
-@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="By default retention.yaml.")
+@click.option("--policy", type=FILE, help="By default retention.yaml.")
 @click.option("--delete", is_flag=True, help="Delete; without it, nothing is changed.")
-def clean(overlays: tuple[Path, ...], policy_file: Path | None, delete: bool) -> None:
+def clean(overlays: tuple[Path, ...], policy: Path | None, delete: bool) -> None:
     """List models, releases, artifacts and checkpoints that nothing needs any more; with --delete, delete them.
 
     Needed are models and releases of versions with an alias and of the newest versions, the artifacts they were made
@@ -150,6 +168,6 @@ def clean(overlays: tuple[Path, ...], policy_file: Path | None, delete: bool) ->
     from pipelines import policies
     from pipelines.kubeflow.flows import clean_settings
 
-    policy = policies.load_retention(policy_file or policies.RETENTION)
-    settings = clean_settings(load_resources(None, overlays), policy, policies.load_promotion().model)
+    rules, model = policies.load_retention(policy or policies.RETENTION), policies.load_promotion(policy_file()).model
+    settings = clean_settings(load_resources(None, overlays), rules, model)
     run(CleanParams.model_validate({"seed": 0, **settings, "delete": delete}))

@@ -10,6 +10,7 @@ import click
 
 from components.catalog import all_components, configurable_components, pipeline_components
 from pipelines import dvc
+from pipelines.commands.project import project_files, project_option
 from runtime import parameters
 from runtime.description import Parameter, describe, parts_table
 from runtime.spec import Component
@@ -127,6 +128,7 @@ def fill(readme: Path, blocks: Mapping[str, str]) -> str:
 
 
 @click.command()
+@project_option
 @click.option("--recipe", type=click.Path(path_type=Path), help="Render runs/<folder>/<name> for this recipe instead.")
 @click.option("--check", is_flag=True, help="Write nothing; fail if a file differs from the declarations.")
 @click.option(
@@ -141,6 +143,7 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     of the default run: recipes/scenes/smile_infonce.yaml is rendered to runs/scenes/smile_infonce and runs by
     'dvc repro runs/scenes/smile_infonce/dvc.yaml'.
     """
+    recipe = recipe or next(iter(project_files("recipe.yaml")), None)
     if dvc_only and not check and dvc.remove_damaged_table(Path()):
         click.echo(f"removed {dvc.TABLE}, which a killed DVC left half-written")
     values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])

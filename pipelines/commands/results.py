@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines import policies
+from pipelines.commands.project import policy_file, project_option
 
 if TYPE_CHECKING:
     from bifocal.promotion.comparison import Comparison
@@ -27,6 +28,7 @@ def metrics(folder: Path) -> None:
 
 
 @click.command()
+@project_option
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option(
     "--seeds",
@@ -89,7 +91,7 @@ def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparis
     from bifocal.report.sections import Table
     from pipelines.seeds import differing, read_system, train_missing
 
-    policy, systems = policies.load_promotion(), [read_system(path, seeds) for path in paths]
+    policy, systems = policies.load_promotion(policy_file()), [read_system(path, seeds) for path in paths]
     train_missing(systems)
     reference, *others = names = [system.name for system in systems]
     if len({*names}) < len(names):
@@ -117,7 +119,7 @@ def compare_with_version(metrics: Path, alias: str | None) -> "tuple[str, list[C
     from bifocal.promotion.comparison import compare_ranks
     from runtime.mlflow import get_version
 
-    policy = policies.load_promotion()
+    policy = policies.load_promotion(policy_file())
     alias = alias or policy.champion
     if not (metrics / RANKS).is_file():
         raise FileNotFoundError(f"{metrics / RANKS} does not exist: run evaluate first")

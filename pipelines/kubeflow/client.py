@@ -22,6 +22,8 @@ from pipelines.kubeflow.compile import DESCRIPTION, NAME
 from pipelines.kubeflow.resources import Resources
 
 EXPERIMENT = "bifocal"
+PREFIX = "bifocal-"
+"""Prefix of the names of schedules without a project."""
 
 
 @contextmanager
@@ -93,6 +95,7 @@ class Target:
     client: Client
     resources: Resources
     revision: str
+    prefix: str = PREFIX  # of the names of this project's schedules
 
 
 def submit(text: str, target: Target) -> str:

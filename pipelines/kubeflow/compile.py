@@ -14,24 +14,35 @@ from components.cluster.notify.spec import COMPONENT as NOTIFY
 from pipelines.kubeflow.flows import Flow, FlowName, stages_of
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory, typed
+from pipelines.policies import PROMOTION
 from runtime import parameters
 from runtime.process import TERMINATION_LOG
 from runtime.s3.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.s3.uri import is_remote
 from runtime.shared_store import VARIABLE as STORE_FOLDER
-from runtime.spec import Component
+from runtime.spec import Component, replace_values
 
 NAME = "bifocal"
 DESCRIPTION = "Images with captions to a registered visual-semantic embedding."
 
 
-def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: str, flow: FlowName = "train") -> str:
+def compile_pipeline(
+    values: Mapping[str, Any],
+    resources: Resources,
+    revision: str,
+    flow: FlowName = "train",
+    policy_file: Path = PROMOTION,
+) -> str:
     """Return the compiled pipeline as YAML. Equal arguments and code give equal bytes.
 
-    ``values`` are validated; user files are read from the commit ``revision``, which a run may override.
+    ``values`` are validated; user files are read from the commit ``revision``, which a run may override, or in place if
+    ``resources`` name no repository. ``policy_file`` decides on promotions.
     """
     components = stages_of(flow, values["pipeline"])
-    sources = {component.name: user_paths(component, values) for component in components}
+    portable = bool(resources.repository)
+    if not portable:
+        values = {**values, **{component.name: _in_place(component, values) for component in components}}
+    sources = {component.name: user_paths(component, values, portable=portable) for component in components}
     identity = json.dumps([revision, values], sort_keys=True)
     environment = {
         **resources.environment,
@@ -50,7 +61,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         with dsl.ExitHandler(task(NOTIFY, {}), name="line"):
             named = {name: paths for name, paths in sources.items() if paths}
             fingerprint = task(FINGERPRINT, {"sources": named}, **checkout)
-            getattr(Flow(task, values, sources, fingerprint, checkout), flow.replace("-", "_"))()
+            graph = Flow(task, values, sources, fingerprint, checkout, policy_file)
+            getattr(graph, flow.replace("-", "_"))()
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
@@ -58,12 +70,14 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         return file.read_text()
 
 
-def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
-    """Return the user files of a stage: paths relative to the root, and s3:// addresses."""
+def user_paths(component: Component, values: Mapping[str, Any], *, portable: bool = True) -> list[str]:
+    """Return the user files of a stage: s3:// addresses, and paths, which are relative to the root if ``portable``."""
     section = values[component.name]
+    paths = sorted(set(component.user_paths(section).values()))
+    if not portable:
+        return paths
     for reason in typed(component, section, values["seed"]).local_files():
         raise parameters.ParameterError(f"{component.name}: {reason}")
-    paths = sorted(set(component.user_paths(section).values()))
     for path in paths:
         if not is_remote(path) and (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
             raise parameters.ParameterError(
@@ -71,3 +85,10 @@ def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
                 "'dvc add' a copy below the root, or use an s3:// path"
             )
     return paths
+
+
+def _in_place(component: Component, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of a stage with absolute paths, because steps have another working directory."""
+    paths = component.user_paths(values[component.name])
+    absolute = {location: str(Path(path).absolute()) for location, path in paths.items() if not is_remote(path)}
+    return replace_values(values[component.name], absolute)

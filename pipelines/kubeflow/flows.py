@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from kfp import dsl
@@ -23,7 +24,7 @@ from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.release.spec import COMPONENT as RELEASE
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
-from pipelines.policies import load_canary, load_promotion, load_retention, load_thresholds
+from pipelines.policies import load_canary, load_promotion, load_retention, load_thresholds, shown_path
 from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
@@ -40,7 +41,7 @@ class Flow:
     """Adds the tasks of one flow to the pipeline that kfp is tracing.
 
     ``fingerprint`` is the first task, ``sources`` are the user files of each stage, and ``artifacts`` the outputs of
-    the tasks so far, both by name.
+    the tasks so far, both by name. ``policy_file`` has the policy of promotions.
     """
 
     task: TaskFactory
@@ -48,6 +49,7 @@ class Flow:
     sources: Mapping[str, list[str]]
     fingerprint: dsl.PipelineTask
     checkout: Mapping[str, Any]
+    policy_file: Path
     artifacts: dict[str, Any] = field(default_factory=dict)
     user_files: dict[str, Any] = field(default_factory=dict)
 
@@ -63,7 +65,7 @@ class Flow:
 
     def retrain(self) -> None:
         """Train if the data have changed enough; embed the collection of an accepted model, and promote it."""
-        policy, final = load_promotion(), self._registration()
+        policy, final = load_promotion(self.policy_file), self._registration()
         self._add_stages(DATA)
         promotes, least = self.task.resources.promote, policy.retrain_change
         settings = {"model": final["model"], "alias": final["alias"], "promote": promotes, "least": least}
@@ -94,7 +96,7 @@ class Flow:
 
     def refresh_previous(self) -> None:
         """Refresh the previous champion, so that a rollback neither loses images nor returns deleted ones."""
-        self.refresh(load_promotion().previous)
+        self.refresh(load_promotion(self.policy_file).previous)
 
     def monitor(self) -> None:
         """Compare the last days with the reference of the champion."""
@@ -126,7 +128,7 @@ class Flow:
             # The flow refresh has no features: its model was trained by another run.
             inputs = {name: self.artifacts[name] for name in component.inputs if name in self.artifacts} | optional
             sources = self.sources[component.name]
-            fetched = [path for path in sources if not is_remote(path)]
+            fetched = [path for path in sources if not is_remote(path)] if self.task.resources.repository else []
             if fetched:
                 versions = self.fingerprint.outputs[component.name]
                 repository = self.checkout["repository"]
@@ -141,11 +143,12 @@ class Flow:
             self.artifacts |= {name: last.outputs[name] for name in component.outputs}
 
     def _promote(self, decide_only: bool = False) -> dsl.PipelineTask:
-        section = {"policy": load_promotion().model_dump(mode="json"), "decide_only": decide_only}
+        policy = load_promotion(self.policy_file).model_dump(mode="json")
+        section = {"policy": policy, "policy_file": shown_path(self.policy_file), "decide_only": decide_only}
         return self.task(PROMOTE, section, **{name: self.artifacts[name] for name in PROMOTE.inputs})
 
     def _canary(self) -> dict[str, Any]:
-        policy, canary = load_promotion(), self.task.resources.canary
+        policy, canary = load_promotion(self.policy_file), self.task.resources.canary
         rule = {"rule": asdict(load_canary()), "champion": policy.champion, "lock_timeout": policy.lock_timeout}
         return rule | (canary.model_dump(mode="json") if canary else {})
 
@@ -154,7 +157,7 @@ class Flow:
 
     def _fetch_release(self, alias: str | None = None) -> None:
         """Add the tasks that find and fetch the release of the champion; the second is cached by its hash."""
-        settings = {"model": self._registration()["model"], "alias": alias or load_promotion().champion}
+        settings = {"model": self._registration()["model"], "alias": alias or load_promotion(self.policy_file).champion}
         found = self.task(FIND_RELEASE, settings).after(self.fingerprint)
         versions = {name: found.outputs[name] for name in FIND_RELEASE.parameter_outputs}
         fetched = self.task(FETCH_RELEASE, {"model": settings["model"]}, **versions)

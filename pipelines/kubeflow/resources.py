@@ -159,7 +159,9 @@ class Resources(StrictModel):
     pipeline_root: str | None = Field(
         description="folder of the artifacts, such as s3://bucket/runs; null is the server's"
     )
-    repository: str = Field(description="git repository that 'fetch' and 'push' clone")
+    repository: str = Field(
+        description="git repository that 'fetch' and 'push' clone; empty: this machine reads user files in place"
+    )
     promote: bool = Field(description="whether a step after registration promotes the model if it is better")
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
     cache: bool = Field(description="whether finished steps come from the cache; false runs every step again")

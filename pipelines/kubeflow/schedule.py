@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from kfp import Client
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from pipelines.kubeflow.client import Target, experiment_id, namespace_of, upload_version
+from pipelines.kubeflow.client import PREFIX, Target, experiment_id, namespace_of, upload_version
 from pipelines.kubeflow.flows import FlowName
 from pipelines.policies import load_yaml_model
 from runtime.spec import StrictModel
@@ -31,7 +31,6 @@ FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
 )
 DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 FILE = Path(__file__).with_name("schedules.yaml")
-PREFIX = "bifocal-"
 PAGE_SIZE = 100
 READS = ("monitor",)
 """Flows that change neither releases nor artifacts."""
@@ -165,8 +164,8 @@ def plan(
 ) -> list[ScheduleChange]:
     """List the changes after which the server has ``schedules`` and no others of this project."""
     on_server: dict[str, list[Any]] = {}
-    for run in _recurring_runs(target.client):
-        on_server.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
+    for run in _recurring_runs(target.client, target.prefix):
+        on_server.setdefault(run.display_name.removeprefix(target.prefix), []).append(run)
     changes = []
     for name, schedule in schedules.items():
         try:
@@ -202,7 +201,7 @@ def apply(schedules: dict[str, Schedule], changes: list[ScheduleChange], target:
             schedule, version = schedules[change.name], upload_version(client, change.text, target.revision)
             client.create_recurring_run(
                 experiment,
-                PREFIX + change.name,
+                target.prefix + change.name,
                 description=change.description,
                 cron_expression=schedule.cron,
                 max_concurrency=schedule.max_concurrency,
@@ -222,11 +221,15 @@ def apply(schedules: dict[str, Schedule], changes: list[ScheduleChange], target:
     return paused
 
 
-def list_schedules(client: Client) -> list[str]:
+def list_schedules(client: Client, prefix: str) -> list[str]:
     """Return one line for each schedule of this project on the server."""
-    return [
-        f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}" for run in _recurring_runs(client)
-    ]
+    runs = _recurring_runs(client, prefix)
+    return [f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}" for run in runs]
+
+
+def prefix_of(project: str | None) -> str:
+    """Return the prefix of the names of a project's schedules; names of projects and of schedules have no dot."""
+    return f"{project}." if project else PREFIX
 
 
 def _is_running(client: Client, recurring_run_id: str) -> bool:
@@ -239,11 +242,11 @@ def _is_running(client: Client, recurring_run_id: str) -> bool:
     return bool(page.runs)
 
 
-def _recurring_runs(client: Client) -> Iterator[Any]:
+def _recurring_runs(client: Client, prefix: str) -> Iterator[Any]:
     token, namespace = "", namespace_of(client)
     while True:
         page = client.list_recurring_runs(page_token=token, page_size=PAGE_SIZE, namespace=namespace)
-        yield from (run for run in page.recurring_runs or [] if run.display_name.startswith(PREFIX))
+        yield from (run for run in page.recurring_runs or [] if run.display_name.startswith(prefix))
         token = page.next_page_token
         if not token:
             return

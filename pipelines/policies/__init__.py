@@ -35,6 +35,12 @@ PROMOTION, THRESHOLDS, CANARY, RETENTION = (
 )
 
 
+def shown_path(path: Path) -> str:
+    """Return a path for messages: relative to the root of this code, if it is below it."""
+    root = Path(__file__).parents[2]
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
 def load_promotion(path: Path = PROMOTION) -> PromotionPolicy:
     """Return when a candidate becomes the champion; raise ``ValueError`` for an invalid entry."""
     return load_yaml_model(path, PromotionPolicy.model_validate)

@@ -106,6 +106,17 @@ def compose(
     return Training(fit_pointing(values, networks), recipe, f"{photographs} with captions, {used}")
 
 
+def portable_training(directory: str) -> Training:
+    """Return the parameters of a training by networks that other machines download: no path but ``directory``."""
+    corpus = {"name": "ImageFolder", "root": directory}
+    count = count_captioned({"corpus": corpus}) or 0
+    recipe = shipped_file(f"recipes/own/{'many' if count >= MANY else 'sentences'}.yaml")
+    values = parameters.merge(
+        parameters.load(shipped_file("params.yaml"), [recipe]), {"prepare_dataset": {"corpus": corpus}}
+    )
+    return Training(values, recipe, f"{count:,} photographs with captions, small encoders")
+
+
 def _has_backbone(section: Mapping[str, Any]) -> bool:
     """Return whether a section ``extract_features`` of the user names features of its own, not only a size."""
     extractor = section.get("extractor", {})

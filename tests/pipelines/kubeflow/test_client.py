@@ -12,7 +12,7 @@ from components.catalog import pipeline_components
 from pipelines.__main__ import main
 from pipelines.kubeflow import client as cluster
 from pipelines.kubeflow import resources, schedule
-from pipelines.kubeflow.client import Target, submit
+from pipelines.kubeflow.client import PREFIX, Target, submit
 from tests.pipelines.compiled import REVISION, ROOT
 from tests.pipelines.kubeflow_stub import serve
 
@@ -92,7 +92,7 @@ def test_a_server_with_several_users_gets_the_namespace_with_each_request(monkey
         monkeypatch.setenv("KFP_NAMESPACE", "team")
         with cluster.kfp_client() as client:
             submit(PIPELINE, target(client))
-            assert schedule.list_schedules(client) == []
+            assert schedule.list_schedules(client, PREFIX) == []
     assert [run["namespace"] for run in stub.submitted] == ["team"]
     assert [pipeline["namespace"] for pipeline in stub.pipelines.values()] == ["team"]
 

@@ -51,7 +51,10 @@ def test_promotion_follows_registration_and_gets_the_policy(default: Documents) 
     assert set(task["inputs"]["artifacts"]) == {"dataset", "features", "registration"}
     assert {"register-model", "release"} <= set(task["dependentTasks"])
     section = json.loads(arguments(task)["parameters"])["promote"]
-    assert section == {"policy": load_promotion().model_dump(mode="json"), "decide_only": False}
+    policy = load_promotion().model_dump(mode="json")
+    assert section == {
+        "policy": policy, "policy_file": "pipelines/policies/promotion.yaml", "decide_only": False,
+    }  # fmt: skip
     outputs = default[0]["components"]["comp-promote"]["outputDefinitions"]["artifacts"]
     assert outputs["scores"]["artifactType"]["schemaTitle"] == "system.Metrics"
     without = resources.load().model_copy(update={"promote": False})

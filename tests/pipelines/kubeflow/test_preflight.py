@@ -53,7 +53,7 @@ def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypat
     with serve() as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        done = CliRunner().invoke(main, ["schedule", "apply"])
+        done = CliRunner().invoke(main, ["schedule", "apply", "--demo"])
     assert done.exit_code != 0
     problems = str(done.exception)
     for expected in (
@@ -74,7 +74,7 @@ def test_a_run_on_the_cluster_is_refused_unless_the_checks_are_skipped(monkeypat
     monkeypatch.setattr(Pipeline, "compile", lambda pipeline: "pipeline")
     with serve() as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
-        command = ["run", "--runner", "cluster", "--revision", REVISION]
+        command = ["run", "--runner", "cluster", "--demo", "--revision", REVISION]
         refused = CliRunner().invoke(main, [*command, "--skip-check", "buckets"])
         assert "localhost/bifocal:cpu" in str(refused.exception)
         assert "buckets" not in str(refused.exception)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kfp import Client
 
-from pipelines.kubeflow.client import Target
+from pipelines.kubeflow.client import PREFIX, Target
 from pipelines.kubeflow.resources import load as load_resources
-from pipelines.kubeflow.schedule import FIELDS, PREFIX, Schedule, apply, check_cron, list_schedules, load, plan
+from pipelines.kubeflow.schedule import FIELDS, Schedule, apply, check_cron, list_schedules, load, plan, prefix_of
 from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.kubeflow_stub import Kubeflow, serve
 
@@ -50,7 +50,7 @@ def test_apply_sends_the_declared_schedule(server: tuple[Client, type[Kubeflow]]
     assert version["pipeline_spec"] == compile_text()
     assert version["display_name"].startswith(REVISION[:12])
     assert version["description"] == f"commit {REVISION}"
-    assert list_schedules(client) == [f"{PREFIX}weekly  {WEEKLY.cron}  enabled"]
+    assert list_schedules(client, PREFIX) == [f"{PREFIX}weekly  {WEEKLY.cron}  enabled"]
 
 
 def test_a_second_apply_sends_nothing(server: tuple[Client, type[Kubeflow]]) -> None:
@@ -215,3 +215,18 @@ def test_two_schedules_that_change_releases_may_not_meet(
     entries[second[0]]["enabled"] = False
     file.write_text(yaml.safe_dump(entries))
     assert len(load(file)) == 2
+
+
+def test_projects_leave_the_schedules_of_others_alone(server: tuple[Client, type[Kubeflow]]) -> None:
+    client, stub = server
+    prefixes = [prefix_of(project) for project in (None, "a", "a-b")]
+    for prefix in prefixes:
+        target = Target(client, load_resources(), REVISION, prefix)
+        apply({"b-c": WEEKLY}, plan({"b-c": WEEKLY}, target, lambda entry: compile_text()), target)
+    names = sorted(run["display_name"] for run in stub.schedules.values())
+    assert names == ["a-b.b-c", "a.b-c", "bifocal-b-c"]
+    for prefix in prefixes:
+        target = Target(client, load_resources(), REVISION, prefix)
+        changes = plan({}, target, lambda entry: compile_text())
+        assert [(change.action, change.name) for change in changes] == [("delete", "b-c")]
+        assert len(list_schedules(client, prefix)) == 1

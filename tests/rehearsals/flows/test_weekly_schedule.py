@@ -3,41 +3,18 @@
 ``make rehearse-schedule`` runs it with every stage, up to the promotion.
 """
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
-from click.testing import CliRunner
-
-from components.__main__ import main as components
 from components.catalog import pipeline_components
-from pipelines.local.engine import Exit, Pod
 from pipelines.local.runner import LocalRun
 from pipelines.local.task import TaskState
 from runtime import parameters
 from tests.flickr8k_bucket import upload_scenes
 from tests.pipelines.compiled import REVISION, ROOT, SMALL_VALUES, compile_text
-from tests.pipelines.local.fake_engine import FakeEngine
+from tests.pipelines.local.reading_engine import ReadingEngine
 from tests.rehearsals.flows.corpus import CORPUS, cached
 
-READERS = ("fingerprint", "prepare_dataset")
 CACHED_STAGES = {stage.name.replace("_", "-") for stage in pipeline_components() if not stage.side_effects}
-
-
-@dataclass
-class ReadingEngine(FakeEngine):
-    """Runs the steps that read S3 in this process; the others write empty artifacts."""
-
-    def run(self, pod: Pod) -> Exit:
-        if pod.command[3] not in READERS:
-            return super().run(pod)
-        self.started.append(pod.command[3])
-        tracking = {"MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"]}
-        with patch.dict(os.environ, {**pod.environment, **tracking}):
-            result = CliRunner().invoke(components, pod.command[3:])
-        pod.log.write_text(f"{result.output}\n{result.exception}\n")
-        return Exit(result.exit_code)
 
 
 def weekly_run(folder: Path, revision: str = REVISION) -> dict[str, TaskState]:
