@@ -46,7 +46,7 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
 def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
     for options in ([], ["--rollback"]):
-        with pytest.raises(OSError, match=r"MLflow at localhost:5000: .*doctor"):
+        with pytest.raises(OSError, match="MLFLOW_TRACKING_URI is localhost:5000, which is not an address of MLflow"):
             CliRunner().invoke(main, ["promote", *options], catch_exceptions=False)
 
 
