@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.base import META
+from bifocal.datasets.base import META, UNCAPTIONED
 from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
 from bifocal.datasets.splits import missing_splits
 from bifocal.onnx.images import open_image
@@ -111,7 +111,8 @@ def _rejected(rejected: pd.DataFrame) -> list[Finding]:
 
 
 def _splits(images: pd.DataFrame) -> list[Finding]:
-    problem = missing_splits(Counter(images["split"]))
+    counts = Counter(images["split"])
+    problem = missing_splits(counts) if counts.keys() != {UNCAPTIONED} else None  # images to search, not to train on
     return [] if problem is None else [Finding("error", "a split without images", 1, problem)]
 
 

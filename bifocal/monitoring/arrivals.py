@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets import Dataset
+from bifocal.datasets.base import UNCAPTIONED
 from bifocal.datasets.inspection import Inspection, inspect_dataset
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import CAPTIONS, PHRASES
@@ -85,7 +86,7 @@ def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspec
     root = collection.description.root
     items = collection.items.take(pa.array(arrivals.rows, pa.int64())).to_pandas()  # no rows would have no type
     local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]
-    images = items.rename(columns={"item_id": "image_id", "image": "path"}).assign(split="test")
+    images = items.rename(columns={"item_id": "image_id", "image": "path"}).assign(split=UNCAPTIONED)
     images["path"] = images["path"].where(local, None)
     captions = items[["item_id", "captions"]].explode("captions").dropna()
     captions = captions.rename(columns={"item_id": "image_id", "captions": "text"}).reset_index(drop=True)
