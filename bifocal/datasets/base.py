@@ -9,7 +9,7 @@ SPLITS = ("train", "val", "test")
 SYNSETS = "synsets"
 """Task of labels that count the objects of an image by WordNet synset."""
 META = "meta."
-"""Prefix of the user's own columns in tables that have others: whatever a column is called, it meets none of these."""
+"""Prefix of the user's own columns, so that none has the name of an internal column."""
 UNCAPTIONED = "uncaptioned"
 """Split of images without captions and labels, which nothing is trained or evaluated on; they can be searched."""
 

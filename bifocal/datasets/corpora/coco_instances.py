@@ -116,7 +116,7 @@ def read_instances(
         if image_id not in image_ids:
             return
         if category not in names:
-            raise ValueError(f"category_id {category} is no id of a category")
+            raise ValueError(f"no category has the category_id {category}")
         name, is_crowd = names[category], read_whole(item.get("iscrowd") or 0)
         if is_crowd:
             reason = "crowd annotation: objects are not separated"

@@ -49,14 +49,13 @@ class ReferIt:
                 box = (x0, y0, x1 + 1, y1 + 1)
                 phrases.append(PhraseEntry(image_id, captions[-1].caption_id, text, (box,)))
 
+        def read_image(named: tuple[str, str]) -> ImageEntry:
+            name, split = named
+            return ImageEntry(name, f"{name}.jpg", split, _read_size(sizes[name]))
+
         for split, path in lists.items():
-            named = ((name, name) for name in read_names(path, "ReferIt"))
-            entries += read_entries(
-                "image",
-                named,
-                lambda name, split=split: ImageEntry(name, f"{name}.jpg", split, _read_size(sizes[name])),  # type: ignore[misc]
-                rejected,
-            )
+            named = ((name, (name, split)) for name in read_names(path, "ReferIt"))
+            entries += read_entries("image", named, read_image, rejected)
             regions = read_json(root / f"referit_query_{split}.json", "ReferIt")
             read_entries("caption", ((f"region {item[0]}", item) for item in regions.items()), read_region, rejected)
         listed = {image.image_id for image in entries}

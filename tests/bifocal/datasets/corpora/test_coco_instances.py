@@ -116,4 +116,4 @@ def test_coco_instances_names_the_invalid_file(tmp_path):
     path = tmp_path / "annotations" / "instances_train2017.json"
     path.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "category_id": 7}], "categories": []}))
     corpus = COCOInstances(tmp_path, val=0.0).read(UNUSED)
-    assert problems(corpus) == ["instances_train2017.json, entry 1: category_id 7 is no id of a category"]
+    assert problems(corpus) == ["instances_train2017.json, entry 1: no category has the category_id 7"]
