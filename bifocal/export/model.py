@@ -1,5 +1,6 @@
 """Export of a whole model: all graphs, and the files that turn a sentence or an image into their inputs."""
 
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from bifocal.export.pointing import export_head
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
-from bifocal.models.inputs import check_inputs
+from bifocal.models.inputs import check_inputs, zero_shot_skip_reason
+from bifocal.onnx.files import CONTRASTIVE
 from bifocal.onnx.pointing import FOLDER
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.progress import track
@@ -24,6 +26,7 @@ from bifocal.registry import build
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
+from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.text.vectorizers.open_clip_text import TOWER
 
 
@@ -42,6 +45,8 @@ def export_model(
         *export_images(features, folder, model.image_encoder, seed),
         *_export_vectorizer(text, folder, seed),
     ]
+    if zero_shot_skip_reason(FeatureStore(features), load_vectorizer(text)) is None:
+        (folder / CONTRASTIVE).write_text(json.dumps({"weights": FeatureStore(features).metadata["weights"]}) + "\n")
     export_localizer(embedding, features, folder, localizer)
     parities += compare_localizer(embedding, folder, seed, localizer)
     if pointing is not None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bifocal.features import FeatureStore
 from bifocal.models.base import Model
 from bifocal.text import TextStore
-from bifocal.text.vectorizers.base import vectorizer_digest
+from bifocal.text.vectorizers.base import FittedVectorizer, vectorizer_digest
 
 FEATURE_KEYS = ("extractor", "backbone", "layer", "weights", "preprocessing")
 """Metadata of a feature store that two datasets share if their features are computed in the same way."""
@@ -42,3 +42,15 @@ def check_features(model: Model, features: FeatureStore) -> None:
                 f"the features have {name} {actual.get(name)!r}, but the model was trained on features with {name} "
                 f"{value!r}: extract the features of these images in the same way, with the same weights"
             )
+
+
+def zero_shot_skip_reason(features: FeatureStore, vectorizer: FittedVectorizer) -> str | None:
+    """Return why features and text have no zero-shot score; None if both come from one contrastive model."""
+    weights = getattr(vectorizer.vectorizer, "weights", None)
+    if weights is None:
+        return f"{type(vectorizer.vectorizer).__name__} is not the text tower of a contrastive model"
+    if features.metadata.get("layer") != "projection":
+        return "the features are not in the joint space of a contrastive model: extract projections with OpenClip"
+    if features.metadata.get("weights") != weights:
+        return "the image tower and the text tower have different weights"
+    return None

@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
+CONTRASTIVE = "contrastive.json"
+"""File beside graphs of heads above a contrastive model, with its weights."""
+REPORTS = frozenset({CONTRASTIVE, "manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
 """Files beside the graphs that have no effect on a vector."""
 POINTING = "pointing/"
 """Folder of the pointing head, which has no effect on a vector."""

@@ -9,7 +9,9 @@ import pandas as pd
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
+from bifocal.onnx.files import CONTRASTIVE
 from bifocal.promotion.checks import (
+    EVALUATE,
     Check,
     floor_check,
     gain_check,
@@ -182,6 +184,8 @@ def _zero_shot_checks(model: ExportedModel, common: CommonImages, criteria: Crit
     known = model.evaluated_on["image_id"][model.evaluated_contents.isin(set(common.contents))]
     limits = criteria.min_gain, criteria.alpha, criteria.seed
     check = zero_shot_check(model.ranks, set(known), list(criteria.recall_at), *limits)
+    if check is None and (model.directory / CONTRASTIVE).is_file():
+        check = Check("zero_shot", f"the ranks of the zero-shot model are missing; {EVALUATE}")
     if check is not None:
         yield check
 

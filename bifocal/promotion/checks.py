@@ -14,6 +14,7 @@ from bifocal.promotion.comparison import RETRIEVAL, hits, image_totals, join_que
 
 RECALL_SUM = "recall_sum"
 ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
+EVALUATE = "evaluate with Baselines in evaluate.evaluators, and register the model again"
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,13 @@ def zero_shot_check(
     if not len(floor):
         return None
     floor = floor.assign(direction=floor["direction"].str.removeprefix(ZERO_SHOT))
+    own = compared[compared["direction"].isin(RETRIEVAL)]
     try:
-        queries = join_queries(compared[compared["direction"].isin(RETRIEVAL)], floor)
+        queries = join_queries(own, floor)
     except ValueError as error:
         return Check("zero_shot", f"the gain over the zero-shot model was not measured: {error}", limit=min_gain)
+    if len(queries) < len(own):
+        return Check("zero_shot", f"{len(queries)} of {len(own)} queries have zero-shot ranks; {EVALUATE}")
     check = gain_check(queries, ks, min_gain, alpha, seed, "zero_shot")
     if len(queries) == len(floor) and (queries["rank_current"] == queries["rank_reference"]).all():
         return replace(check, reason="")

@@ -13,11 +13,11 @@ from bifocal.image_encoders import LinearEncoder, ResidualHead
 from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, split_folds, summarize
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
+from bifocal.models.inputs import zero_shot_skip_reason
 from bifocal.report.sections import MetricRow, Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead
 from bifocal.training.initialization.cca import caption_blocks, fit_cca
-from bifocal.training.initialization.pretrained import zero_shot_skip_reason
 
 KS = (1, 5, 10)
 NAMES = {"model": "this model", "zero_shot": "zero-shot", "cca": "CCA", "chance": "chance"}

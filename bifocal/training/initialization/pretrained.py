@@ -4,12 +4,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from bifocal.features import FeatureStore
 from bifocal.layers import ResidualMap
 from bifocal.models import load_model
 from bifocal.models.base import Model
-from bifocal.models.inputs import check_inputs
-from bifocal.text.vectorizers.base import FittedVectorizer
+from bifocal.models.inputs import check_inputs, zero_shot_skip_reason
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 
@@ -47,18 +45,6 @@ class FromEmbedding(Initialization):
 
 def _shapes(model: Model) -> Mapping[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-
-
-def zero_shot_skip_reason(features: FeatureStore, vectorizer: FittedVectorizer) -> str | None:
-    """Return why features and text have no zero-shot score; None if both come from one contrastive model."""
-    weights = getattr(vectorizer.vectorizer, "weights", None)
-    if weights is None:
-        return f"{type(vectorizer.vectorizer).__name__} is not the text tower of a contrastive model"
-    if features.metadata.get("layer") != "projection":
-        return "the features are not in the joint space of a contrastive model: extract projections with OpenClip"
-    if features.metadata.get("weights") != weights:
-        return "the image tower and the text tower have different weights"
-    return None
 
 
 class ZeroShot(Initialization):

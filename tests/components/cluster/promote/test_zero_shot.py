@@ -131,6 +131,7 @@ def test_heads_without_a_gain_are_refused_and_the_contrastive_model_is_promoted(
     promoted = decide(contrastive, LENIENT)
     assert promoted.reasons == []
     assert number_of(POLICY.champion) == unchanged
+    assert (contrastive / "onnx/contrastive.json").is_file()
     checks = {check["name"]: check for check in promoted.record["checks"]}
     assert checks["zero_shot"]["value"] == 0
 
@@ -166,4 +167,6 @@ def test_a_clear_gain_over_the_zero_shot_model_passes(dataset: Dataset) -> None:
     assert check(ranks_of(dataset, 25), ranks_of(dataset, 25))[1] == ""  # it is the contrastive model
     folds = ranks_of(dataset, 0).assign(protocol="1k")
     assert "was not measured: " in check(folds, ranks_of(dataset, 25))[1]
+    part = ranks_of(dataset, 25)[1:]
+    assert check(ranks_of(dataset, 0), part)[1].startswith("149 of 150 queries have zero-shot ranks; ")
     assert zero_shot_check(ranks_of(dataset, 0), images, [1], 1.0, 0.05, seed=1) is None
