@@ -43,19 +43,18 @@ class ExportedModel:
     size_mb: float  # size of all graphs
 
     @classmethod
-    def read(cls, model: Path, evaluation: Path) -> "ExportedModel":
-        """Read the exported files below ``model``, at any depth, and the tables of the evaluation."""
-        graphs, tables = list(model.rglob("*.onnx")), (RANKS, TRAINING_IMAGES, EVALUATED_IMAGES)
-        parity = next(iter(model.rglob("parity.csv")), None)
-        missing = [name for name in tables if not (evaluation / name).is_file()]
-        if not graphs or parity is None or missing:
-            absent = [*missing, *([] if parity else ["parity.csv"]), *([] if graphs else ["*.onnx"])]
+    def read(cls, directory: Path, evaluation: Path) -> "ExportedModel":
+        """Read the exported files in the folder of the graphs, and the tables of the evaluation."""
+        graphs, parity = list(directory.rglob("*.onnx")), directory / "parity.csv"
+        files = (*(evaluation / name for name in (RANKS, TRAINING_IMAGES, EVALUATED_IMAGES)), parity)
+        absent = [file.name for file in files if not file.is_file()] + ["*.onnx"] * (not graphs)
+        if absent:
             raise ValueError(f"{', '.join(absent)} is missing: evaluate and export the model again with this version")
-        ranks, trained_on, evaluated_on = (pd.read_parquet(evaluation / name) for name in tables)
+        ranks, trained_on, evaluated_on = map(pd.read_parquet, files[:3])
         table = pd.read_csv(parity)
         is_backbone = table["branch"] == BACKBONE
         return cls(
-            directory=parity.parent,
+            directory=directory,
             ranks=ranks,
             trained_on=frozenset(trained_on["content"]),
             evaluated_on=evaluated_on,

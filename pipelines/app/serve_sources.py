@@ -120,13 +120,14 @@ class CandidateSource(ReleaseSource):
 
     def key(self) -> str:
         """Return the number of the version with the hash of its release; raise ``NoModel`` without a candidate."""
-        from runtime.mlflow import VETO, version_tags
+        from runtime.mlflow import VETO
+        from runtime.mlflow.aliases import deciding_tags
 
         try:
             version, key = self.model.version(), super().key()
         except FileNotFoundError as error:
             raise NoModel(str(error)) from error
-        veto = version_tags(version).get(VETO)
+        veto = deciding_tags(version).get(VETO)
         if veto is not None:
             raise NoModel(f"version {version.number} was {veto}")
         if self._champion.model.name == self.model.name and self._champion.key() == key:

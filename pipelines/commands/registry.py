@@ -111,13 +111,14 @@ def promote(
     if force and not reason:
         raise click.UsageError("--force needs --reason TEXT, which the registry records")
     from pipelines import policies
-    from runtime.mlflow import alias_lock, get_version, remove_lock, roll_back
+    from runtime.mlflow import alias_lock, get_version, roll_back
+    from runtime.mlflow.aliases import unlock as unlock_promotions
     from runtime.notices import report
 
     file = policy_file(policy)
     rules = policies.load_promotion(file)
     if unlock:
-        click.echo(f"removed the lock of {remove_lock(rules.model)}")
+        click.echo(f"removed {unlock_promotions(rules.model)}")
         return
     if rollback:
         with alias_lock(rules.model, rules.lock_timeout):

@@ -130,7 +130,7 @@ def compare_with_version(metrics: Path, alias: str | None) -> "tuple[str, list[C
             "the champion if it meets promotion.yaml; --alias candidate compares with the candidate itself"
         )
     with TemporaryDirectory() as folder:
-        _, evaluation = version.download(Path(folder))
+        evaluation = version.download_evaluation("", Path(folder))
         if not (evaluation / RANKS).is_file():
             raise ValueError(f"version {version.number} of {policy.model} was registered without {RANKS}")
         reference = pd.read_parquet(evaluation / RANKS)

@@ -1,38 +1,42 @@
 """Aliases of a registered model: moved by one process at a time, and read back after each move; decisions as tags.
 
-A promotion and a rollback move two aliases and set tags. The plan is a tag of the registered model, written first and
-deleted last: the next holder of ``alias_lock`` finishes the plan of a process that was killed in between.
+A promotion and a rollback move two aliases and set tags. Their plan is a parameter of the lock's run, written first,
+and another one ends it: the next holder of ``alias_lock`` finishes the plan of a process that was killed in between.
+Plans and looks in that run decide, not the tags, which others can write; a veto is in a plan or a tag.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from typing import Any
 
 import click
 import mlflow
 
-from runtime.mlflow.connection import allowed, connect
-from runtime.mlflow.lock import check_lock, promotion_lock
+from bifocal.progress import printable
+from runtime.mlflow.connection import allowed, connect, mlflow_errors_as_oserror
+from runtime.mlflow.lock import check_lock, log_record, promotion_lock, read_records, remove_lock
 from runtime.mlflow.registry import (
     RELEASE_TAG,
     RegisteredVersion,
     get_version,
     get_version_number,
+    recorded_tags,
     registered_versions,
     version_tags,
 )
 
-VETO, LOOK = "promotion.veto", "promotion.look."
-"""Tags of decisions, besides ``promotion``, ``promotion.<detail>`` of the last one, and ``promotion.online`` for client
-searches: ``promotion.look.<champion>.<test set>`` has a spent level."""
+VETO, PLAN_TAG = "promotion.veto", "promotion.plan"
+"""Tags: of decisions, besides ``promotion``, ``promotion.<detail>`` of the last one, and ``promotion.online`` for
+client searches; and a tag that Bifocal does not write any more."""
 MAX_TAG = 4900
 """Characters of a tag's value; MLflow stores 5,000."""
-PLAN = "promotion.plan"
+PLAN, END, LOOK = "plan", "end", "look"
+"""Records of plans, of their ends by the number of the plan, and of spent levels."""
+DONE, DROPPED = "done", "dropped"
 MAX_REASON = 2000
-"""Characters of a reason, which a plan has twice."""
+"""Characters of a reason; MLflow stores 6,000 bytes of a parameter."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,24 @@ class Plan:
         moves: version before and after the move, by alias; None for no version.
         version: number of the version with the decision.
         tags: of the version; None removes a tag.
-        file: of the version's run; it gets the ``entries``.
+        file: of the version's run; it gets the veto, or that the version was promoted.
     """
 
     moves: Mapping[str, tuple[int | None, int | None]]
     version: int
     tags: Mapping[str, str | None]
     file: str
-    entries: Mapping[str, str | bool]
+
+    @classmethod
+    def read(cls, record: str) -> "Plan":
+        """Return a recorded plan; one without a version, which is not possible, for a damaged record."""
+        try:
+            return cls(**json.loads(record))
+        except (TypeError, ValueError):
+            return cls({}, 0, {}, "")
 
     def execute(self, model: str) -> None:
-        """Move the aliases that have not moved, log the decision, and delete the plan."""
+        """Move the aliases that have not moved, and log the decision."""
         client, version = connect(), get_version_number(model, self.version)
         for alias, (_, after) in self.moves.items():
             if _number(model, alias) != after:
@@ -61,20 +72,26 @@ class Plan:
         logged = version.has_file(self.file)
         record = mlflow.artifacts.load_dict(f"runs:/{version.run_id}/{self.file}") if logged else {}
         kept = {name: value for name, value in self.tags.items() if value is not None}
-        version.log_decision(kept, self.file, {**record, **self.entries})
+        entry = {"decision": kept[VETO]} if VETO in kept else {"promoted": True}
+        version.log_decision(kept, self.file, {**record, **entry})
         for name in version_tags(version).keys() & (self.tags.keys() - kept.keys()):
             client.delete_model_version_tag(model, str(version.number), name)
-        client.delete_registered_model_tag(model, PLAN)
 
     def possible(self, model: str) -> bool:
-        """Whether no alias was moved by another process or a user since the plan was made."""
-        return all(_number(model, alias) in numbers for alias, numbers in self.moves.items())
+        """Whether no alias was moved by another process or a user since the plan was made, and no version deleted."""
+        present = {int(version.version) for version in registered_versions(model)}
+        unmoved = all(_number(model, alias) in numbers for alias, numbers in self.moves.items())
+        return unmoved and {self.version, *(after for _, after in self.moves.values() if after)} <= present
 
 
 @contextmanager
 def alias_lock(model: str, timeout: float) -> Iterator[None]:
     """Hold the promotion lock of ``model``, after the plan of a killed process is finished."""
     with promotion_lock(model, timeout):
+        if _has_plan_tag(model):
+            text = f"is refused: a plan is a parameter of the run 'promotions of {model}'"
+            command = "'python -m pipelines promote --unlock' deletes the tag"
+            click.echo(f"warning: the tag {PLAN_TAG} of {model} {text}; {command}", err=True)
         _finish_plan(model)
         yield
 
@@ -106,7 +123,7 @@ def make_champion(candidate: RegisteredVersion, *, champion: str, previous: str,
     if replaced is not None:
         moves[previous] = (_number(candidate.model, previous), replaced)
     tags = {"promotion": answer, VETO: None}
-    _start(candidate.model, Plan(moves, candidate.number, tags, file, {"promoted": True}))
+    _start(candidate.model, Plan(moves, candidate.number, tags, file))
 
 
 def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: bool = False) -> None:
@@ -137,33 +154,57 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: b
                 f"the release of version {restored.number} lacks {len(now - then)} images of version {vetoed.number}, "
                 f"and has {len(then - now)} others: run the flow refresh-previous first, or give --stale"
             )
-    text = f"rolled back to version {restored.number}" + (f": {reason[:MAX_REASON]}" if reason else "")
+    text = f"rolled back to version {restored.number}" + (f": {printable(reason)[:MAX_REASON]}" if reason else "")
     moves = {champion: (vetoed.number, restored.number), previous: (restored.number, None)}
     tags = {"promotion": "rolled back", VETO: text}
-    _start(model, Plan(moves, vetoed.number, tags, "promotion/rollback.json", {"decision": text}))
+    _start(model, Plan(moves, vetoed.number, tags, "promotion/rollback.json"))
 
 
 def _start(model: str, plan: Plan) -> None:
     check_lock(model)
-    connect().set_registered_model_tag(model, PLAN, json.dumps(asdict(plan)))
+    log_record(model, PLAN, json.dumps(asdict(plan), ensure_ascii=False))
     plan.execute(model)
+    log_record(model, END, DONE, max(read_records(model, PLAN), default=None))
 
 
 def _finish_plan(model: str) -> None:
-    client = connect()
-    if not client.search_registered_models(f"name = '{model}'"):
-        return
-    text = client.get_registered_model(model).tags.get(PLAN)
-    if text is None:
-        return
-    plan = Plan(**json.loads(text))
-    if plan.possible(model):
-        click.echo(f"finishing the moves of a killed process: {json.dumps(plan.moves)}", err=True)
-        plan.execute(model)
-    else:
-        text = f"a killed process wanted {json.dumps(plan.moves)}, but aliases moved since: nothing is done"
-        click.echo(text, err=True)
-        client.delete_registered_model_tag(model, PLAN)
+    for number, (plan, end) in _plans(model).items():
+        if not end and plan.possible(model):
+            click.echo(f"finishing the moves of a killed process: {json.dumps(plan.moves)}", err=True)
+            plan.execute(model)
+            log_record(model, END, DONE, number)
+        elif not end:
+            text = "but aliases moved since, or versions were deleted: nothing is done"
+            click.echo(f"a killed process wanted {json.dumps(plan.moves)}, {text}", err=True)
+            log_record(model, END, DROPPED, number)
+
+
+def _plans(model: str) -> dict[int, tuple[Plan, str]]:
+    """Return the recorded plans with their ends by number; "" for the plan of a killed process."""
+    ends = read_records(model, END)
+    return {number: (Plan.read(text), ends.get(number, "")) for number, text in read_records(model, PLAN).items()}
+
+
+def deciding_tags(version: RegisteredVersion) -> dict[str, str]:
+    """Return the tags of a version with records in place of the tags that decide; a veto is a record or a tag."""
+    with mlflow_errors_as_oserror():
+        plans = _plans(version.model).values()
+    own = [plan.tags for plan, end in plans if plan.version == version.number and end != DROPPED]
+    vetoes = [tags[VETO] for tags in own if VETO in tags]
+    return recorded_tags(version) | ({VETO: vetoes[-1]} if vetoes and vetoes[-1] else {})
+
+
+def _has_plan_tag(model: str) -> bool:
+    return any(PLAN_TAG in found.tags for found in connect().search_registered_models(f"name = '{model}'"))
+
+
+def unlock(model: str) -> str:
+    """Delete the tag of a plan, which a user wrote, or else remove the lock; return what was removed."""
+    with mlflow_errors_as_oserror():
+        if _has_plan_tag(model):
+            connect().delete_registered_model_tag(model, PLAN_TAG)
+            return f"the tag {PLAN_TAG}"
+    return f"the lock of {remove_lock(model)}"
 
 
 def _number(model: str, alias: str) -> int | None:
@@ -173,14 +214,8 @@ def _number(model: str, alias: str) -> int | None:
 
 def read_looks(model: str) -> list[dict[str, Any]]:
     """Return all comparisons of versions of ``model`` that spent a level: ``models``, ``level``, ``images``."""
-    looks = []
-    for version in registered_versions(model):
-        for tag, value in version.tags.items():
-            if tag.startswith(LOOK):
-                look = json.loads(value)
-                models = (str(version.version), tag.removeprefix(LOOK).partition(".")[0])
-                looks.append({"models": models, "level": look["level"], "images": tuple(look["images"])})
-    return looks
+    looks = map(json.loads, read_records(model, LOOK).values())
+    return [{**look, "models": tuple(look["models"]), "images": tuple(look["images"])} for look in looks]
 
 
 def log_promotion(candidate: RegisteredVersion, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> str:
@@ -192,10 +227,8 @@ def log_promotion(candidate: RegisteredVersion, record: Mapping[str, Any], look:
     tags["promotion.reasons"] = "; ".join(record["reasons"])[:MAX_TAG]
     metrics = {name: value for name, value in record["metrics"].items() if value is not None}
     tags |= {allowed(f"promotion.{name}"): f"{value:.4g}" for name, value in metrics.items()}
-    if look and look["level"]:
-        images = list(look["images"])
-        test_set = sha256("".join(images).encode()).hexdigest()[:8]
-        tags[f"{LOOK}{opponent}.{test_set}"] = json.dumps({"level": look["level"], "images": images})
+    if look and look["level"] and look not in read_looks(candidate.model):
+        log_record(candidate.model, LOOK, json.dumps(look))
     file = f"promotion/against_{opponent}.json"
     candidate.log_decision(tags, file, record)
     return file
@@ -209,7 +242,5 @@ def log_online_decision(candidate: RegisteredVersion, champion: int | None, reco
 
 def withdraw(version: RegisteredVersion, reason: str) -> None:
     """Veto a version that was worse on searches of clients, keep its aliases; ``OSError`` if the lock is lost."""
-    check_lock(version.model)
-    text = f"withdrawn: {reason}"[:MAX_TAG]
-    for tag, value in (("promotion", "withdrawn"), (VETO, text)):
-        connect().set_model_version_tag(version.model, str(version.number), tag, value)
+    tags = {"promotion": "withdrawn", VETO: f"withdrawn: {printable(reason)[:MAX_REASON]}"}
+    _start(version.model, Plan({}, version.number, tags, "promotion/withdrawal.json"))

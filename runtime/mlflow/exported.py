@@ -26,7 +26,7 @@ from runtime.artifacts import artifact_hash, read_manifest
 from runtime.identity import source_path
 from runtime.mlflow.connection import allowed
 from runtime.mlflow.parents import kfp_tags
-from runtime.mlflow.registry import EVALUATION_DIR, reuse_version
+from runtime.mlflow.registry import COMMIT_TAG, EVALUATION_DIR, is_recorded, reuse_version
 from runtime.mlflow.runs import DATASETS, digest, git_commit
 
 ROOT = Path(__file__).parents[2]
@@ -57,11 +57,12 @@ def register_exported(
     _log_scores(logged, evaluation)
     client, kfp_run = mlflow.MlflowClient(), os.environ.get("KFP_RUN_ID")
     tags = {
-        "git_commit": git_commit(),
+        COMMIT_TAG: git_commit(),
         **(kfp_tags(kfp_run) if kfp_run else {}),
         **_lineage(evaluation, graphs),
         **tags,
     }
+    mlflow.log_params({name: value for name, value in tags.items() if is_recorded(name)})
     number = mlflow.register_model(logged.model_uri, model, tags=tags).version
     client.update_model_version(model, number, description)
     client.set_registered_model_alias(model, alias, number)

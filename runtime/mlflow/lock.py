@@ -3,8 +3,9 @@
 MLflow's aliases have no compare-and-set, but a parameter of a run has: its key is a part of a primary key and its value
 never changes (mlflow 3.17, ``SqlAlchemyStore.log_param``). So the lock is a run beside the model's first version, in
 which every holder logs the next parameter ``holder.000001``, ``holder.000002``: one of several processes succeeds. The
-registry's own list shows nothing, and the run keeps who promoted when. A Kubernetes Lease would be out of reach of a
-laptop, and the concurrency limit of a schedule does not see other schedules.
+registry's own list shows nothing, and the run keeps who promoted when, with the plans and looks that decide: a
+tag proves nothing, because others can write it. A Kubernetes Lease would be out of reach of a laptop, and the
+concurrency limit of a schedule does not see other schedules.
 
 A holder has a lease, which it renews. The lock of a killed process is free when its lease has expired. A process that
 lost its lease cannot move an alias any more, and releases no lock but its own.
@@ -133,6 +134,20 @@ def _release(client: mlflow.MlflowClient, run_id: str, number: int, by: str) -> 
     _log_once(client, run_id, f"{RELEASED}.{number:06d}", by)
 
 
+def log_record(model: str, kind: str, value: str, number: int | None = None) -> None:
+    """Log the parameter ``<kind>.<number>``, by default of the next number, in the lock's run, if there is one."""
+    if run_id := _held[model][0] if model in _held else lock_run(connect(), model):
+        number = number or max(read_records(model, kind), default=0) + 1
+        connect().log_param(run_id, f"{kind}.{number:06d}", value)
+
+
+def read_records(model: str, kind: str) -> dict[int, str]:
+    """Return the values of ``log_record`` by number, in this order."""
+    run_id = _held[model][0] if model in _held else lock_run(connect(), model)
+    params = connect().get_run(run_id).data.params if run_id else {}
+    return {int(key.partition(".")[2]): params[key] for key in sorted(params) if key.startswith(f"{kind}.")}
+
+
 def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
     data = client.get_run(run_id).data
     claims = {int(key.removeprefix(f"{HOLDER}.")): text for key, text in data.params.items() if key.startswith(HOLDER)}
@@ -145,29 +160,34 @@ def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
 
 
 def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
-    """Return the run of the lock, whose id is a parameter of the first version's run and, for the time after that run
-    was deleted, a tag of the model; None without a version that has a run. A user may have deleted any of these runs.
+    """Return the run of the lock, whose id is a parameter of the first version's run; None without a version that has a
+    run. A user may have deleted any of these runs: only after that of version 1, a tag of the model has the id.
     """
     versions = client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"])
-    tagged = client.get_registered_model(model).tags.get(LOCK_RUN) if versions else None
-    if tagged and _revive(client, tagged):
-        return str(tagged)
-    for first in filter(None, (find_run(client, str(version.run_id)) for version in versions)):
+    tagged = None
+    for version in versions:
+        first = find_run(client, str(version.run_id))
+        if first is None or int(version.version) > 1:
+            tagged = tagged or client.get_registered_model(model).tags.get(LOCK_RUN)
+        if first is None:
+            continue
         logged = [value for key, value in sorted(first.data.params.items()) if key.startswith(LOCK_RUN)]
         if logged and _revive(client, logged[-1]):
             return str(logged[-1])
         if first.info.lifecycle_stage != "active":
             continue
-        if tagged or logged:
+        known = tagged if not logged and tagged and _revive(client, tagged) else None
+        if not known and (tagged or logged):
             click.echo(f"warning: MLflow lost the run with the promotions and deletions of {model}", err=True)
-        created = client.create_run(first.info.experiment_id, run_name=f"promotions of {model}").info.run_id
+        created = known or client.create_run(first.info.experiment_id, run_name=f"promotions of {model}").info.run_id
         client.set_terminated(created)
         if _log_once(client, first.info.run_id, LOCK_RUN + f".{len(logged)}" * bool(logged), created):
             client.set_registered_model_tag(model, LOCK_RUN, created)
             return str(created)
-        client.delete_run(created)  # another process was faster
+        if created != known:
+            client.delete_run(created)  # another process was faster
         return lock_run(client, model)
-    return None
+    return str(tagged) if tagged and _revive(client, tagged) else None
 
 
 def _revive(client: mlflow.MlflowClient, run_id: str) -> bool:

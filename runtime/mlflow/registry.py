@@ -15,7 +15,7 @@ from mlflow.models import Model
 from mlflow.models.model import MLMODEL_FILE_NAME
 
 from bifocal.progress import log_line
-from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
+from runtime.artifacts import MANIFEST, artifact_hash, hash_files, read_manifest
 from runtime.mlflow.connection import connect, download, find_run, if_exists, list_folder, mlflow_errors_as_oserror
 
 EVALUATION_DIR = "evidence"
@@ -23,6 +23,7 @@ EVALUATION_DIR = "evidence"
 ONNX_TAG = "hash.onnx"
 """Tag of a version with the hash of its ONNX artifact; registration is idempotent by it."""
 EVALUATION_TAG = "hash.metrics"
+COMMIT_TAG = "git_commit"
 RELEASE_TAG = "release"
 """Tag of a version with the hash of its release, see ``runtime.mlflow.releases``."""
 DELETED_TAG = "model.deleted"
@@ -88,29 +89,36 @@ class RegisteredVersion:
         """MLflow's address of the model."""
         return f"models:/{self.model}/{self.number}"
 
-    def download(self, folder: Path) -> tuple[Path, Path]:
-        """Download below ``folder``; return the directories of the model and of its evaluation."""
-        self.check()
-        return download(folder / "model", artifact_uri=self.uri), self.download_evaluation("", folder / "run")
-
     def download_graphs(self, folder: Path) -> Path:
-        """Download the model to ``folder``; return the directory of its ONNX graphs."""
+        """Download the model to ``folder``; return the directory of its ONNX graphs; they have the registered hash."""
         self.check()
         model = download(folder, artifact_uri=self.uri)
-        return model / str(Model.load(model).flavors["python_function"]["data"])
+        graphs = model / self._data(model)
+        if ONNX_TAG not in recorded_tags(self):
+            return graphs  # registered by another program
+        files, found = self._read_files(graphs), hash_files(graphs, without=(MANIFEST,))
+        different = sorted(name for name in {*found, *files} if found.get(name) != files.get(name))
+        if different:
+            raise ValueError(f"{different[0]} of version {self.number} of {self.model} is missing, unknown or damaged")
+        return graphs
 
     def graph_files(self, folder: Path) -> dict[str, str]:
         """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest only."""
         self.check()
-        description = download(folder, artifact_uri=f"{self.uri}/{MLMODEL_FILE_NAME}")
-        data = Model.load(description).flavors["python_function"]["data"]
-        manifest = download(folder, artifact_uri=f"{self.uri}/{data}/{MANIFEST}")
-        if artifact_hash(manifest.parent) != version_tags(self).get(ONNX_TAG):
+        data = self._data(download(folder, artifact_uri=f"{self.uri}/{MLMODEL_FILE_NAME}"))
+        return self._read_files(download(folder, artifact_uri=f"{self.uri}/{data}/{MANIFEST}").parent)
+
+    def _data(self, model: Path) -> str:
+        """Return the folder that services load, by the description of the model at ``model``."""
+        return str(Model.load(model).flavors["python_function"]["data"])
+
+    def _read_files(self, graphs: Path) -> dict[str, str]:
+        if artifact_hash(graphs) != recorded_tags(self).get(ONNX_TAG):
             raise ValueError(
-                f"{MANIFEST} of version {self.number} of {self.model} has another hash than the tag {ONNX_TAG}: "
+                f"{MANIFEST} of version {self.number} of {self.model} has another hash than {ONNX_TAG} of its run: "
                 "register the model again"
             )
-        files: dict[str, str] = read_manifest(manifest.parent)["files"]
+        files: dict[str, str] = read_manifest(graphs)["files"]
         return files
 
     def download_evaluation(self, name: str, folder: Path) -> Path:
@@ -169,6 +177,19 @@ def version_tags(version: RegisteredVersion) -> dict[str, str]:
     """Return the tags of a version."""
     with mlflow_errors_as_oserror():
         return dict(connect().get_model_version(version.model, str(version.number)).tags)
+
+
+def recorded_tags(version: RegisteredVersion) -> dict[str, str]:
+    """Return the tags of a version, but commit and hashes from its run's parameters, which nobody can change."""
+    with mlflow_errors_as_oserror():
+        run = find_run(connect(), version.run_id)
+        params = {key: value for key, value in (run.data.params if run else {}).items() if is_recorded(key)}
+        return version_tags(version) | {COMMIT_TAG: "unknown"} | params
+
+
+def is_recorded(tag: str) -> bool:
+    """Whether the run of a version has a tag as a parameter; a later evaluation has another hash."""
+    return tag == COMMIT_TAG or (tag.startswith("hash.") and tag != EVALUATION_TAG)
 
 
 def registered_versions(model: str) -> list[ModelVersion]:

@@ -19,7 +19,7 @@ from bifocal.promotion.looks import Look
 from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import artifact_hash, write_json
 from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags
-from runtime.mlflow.aliases import VETO, read_looks
+from runtime.mlflow.aliases import VETO, deciding_tags, read_looks
 from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion
 from runtime.notices import report
 
@@ -74,7 +74,7 @@ def promote(
         if champion == candidate:
             reason = f"version {candidate.number} already is the champion"
             return PromotionDecision(False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
-        tags = version_tags(candidate)
+        tags = deciding_tags(candidate)
         checks, result = registry_checks(tags, policy.allow_dirty), Assessment()
         if champion and not decide_only:
             checks.append(release_check(candidate, tags, version_tags(champion)))
@@ -151,7 +151,9 @@ def assess_versions(
     with TemporaryDirectory() as folder:
         for version in filter(None, (candidate, champion)):
             try:
-                models.append(ExportedModel.read(*version.download(Path(folder) / str(version.number))))
+                place = Path(folder) / str(version.number)
+                evaluation = version.download_evaluation("", place / "run")
+                models.append(ExportedModel.read(version.download_graphs(place / "model"), evaluation))
             except (ValueError, FileNotFoundError) as error:
                 reason = f"version {version.number} cannot be evaluated: {error}"
                 return Assessment([Check("files", f"{reason}; --force --reason TEXT promotes without a comparison")])

@@ -27,7 +27,7 @@ MOVES = int(os.environ.get("MOVES", "12"))
 MODEL, VERSIONS, MOST_WRITES, MOST_IMAGES = "bifocal", 3, 24, 30
 WRITES = (
     "create_run", "delete_model_version_tag", "delete_registered_model_alias", "delete_registered_model_tag",
-    "log_artifact", "log_artifacts", "log_dict", "set_model_version_tag", "set_registered_model_alias",
+    "log_artifact", "log_artifacts", "log_dict", "log_param", "set_model_version_tag", "set_registered_model_alias",
     "set_registered_model_tag", "set_tag",
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mlflow
 import pytest
 from click.testing import CliRunner
 
@@ -22,6 +23,9 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
     for name, noise in (("a", 0.6), ("b", 0.1)):
         register(tmp_path / name, dataset, noise)
         decide(artifacts)
+    mlflow.MlflowClient().set_registered_model_tag(POLICY.model, "promotion.plan", "not json")
+    done = CliRunner().invoke(main, ["promote", "--unlock"], catch_exceptions=False)
+    assert done.output == "removed the tag promotion.plan\n"
     command = ["promote", "--rollback", "--reason", "wrong answers"]
     done = CliRunner().invoke(main, command, catch_exceptions=False)
     assert done.stdout.splitlines() == ["candidate: version 2", "champion: version 1"]

@@ -1,14 +1,28 @@
-"""Promotions and rollbacks that are killed at any write to the registry."""
+"""Promotions and rollbacks that are killed at any write to the registry, and tags and records that a user wrote."""
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 
 import mlflow
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, make_champion, roll_back, version_tags
-from tests.runtime.mlflow.kills import Killed, limit_writes
+from runtime.mlflow import (
+    VETO,
+    alias_lock,
+    get_version,
+    get_version_number,
+    make_champion,
+    roll_back,
+    version_tags,
+    withdraw,
+)
+from runtime.mlflow.aliases import PLAN_TAG, Plan, deciding_tags, unlock
+from runtime.mlflow.lock import lock_run, log_record
+from tests.runtime.mlflow.kills import Killed, limit_writes, lose_run
 
 MODEL = "moved"
 STEPS = 16
@@ -21,6 +35,7 @@ WRITES = (
     "set_registered_model_tag",
     "delete_registered_model_tag",
     "log_dict",
+    "log_param",
 )
 State = tuple[int | None, int | None, frozenset[int]]
 
@@ -111,3 +126,62 @@ def test_a_champion_that_is_the_previous_version_is_not_rolled_back(kill_at: Cal
     with pytest.raises(ValueError, match="the champion, version 2, of moved has the alias 'previous': there is no"):
         undo()
     assert state() == (2, 2, frozenset())
+
+
+FOREIGN = {"moves": {"champion": [1, 3]}, "version": 3, "tags": {"promotion": "yes", VETO: None}, "file": "p/x.json"}
+DAMAGED = ("not json", "[]", "{}", json.dumps({**FOREIGN, "moves": {"champion": [1, 9]}, "version": 9}))
+
+
+@pytest.mark.parametrize("plan", [json.dumps(FOREIGN), json.dumps({**FOREIGN, "entries": {}}), *DAMAGED[:2]])
+def test_a_plan_in_a_tag_is_refused_named_and_removable(
+    kill_at: Callable[[int], None], capsys: pytest.CaptureFixture[str], plan: str
+) -> None:
+    client = mlflow.MlflowClient()
+    for alias, number in (("champion", "1"), ("previous", "2")):
+        client.set_registered_model_alias(MODEL, alias, number)
+    with alias_lock(MODEL, 0):
+        withdraw(get_version_number(MODEL, 3), "worse")
+    client.set_registered_model_tag(MODEL, PLAN_TAG, plan)
+    undo()
+    assert state() == (2, None, frozenset({1, 3}))
+    error = capsys.readouterr().err
+    assert f"the tag {PLAN_TAG} of moved is refused: a plan is a parameter of the run 'promotions of moved'" in error
+    assert "'python -m pipelines promote --unlock' deletes the tag" in error
+    assert unlock(MODEL) == f"the tag {PLAN_TAG}"
+    with pytest.raises(ValueError, match="nobody holds the promotion lock of moved"):
+        unlock(MODEL)
+
+
+def test_damaged_plans_and_plans_of_deleted_versions_are_dropped(
+    kill_at: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    promote(1)
+    kill_at(1)
+    with pytest.raises(Killed):
+        promote(3)
+    kill_at(10**6)
+    for plan in DAMAGED:
+        log_record(MODEL, "plan", plan)
+    mlflow.MlflowClient().delete_model_version(MODEL, "3")
+    promote(2)
+    assert capsys.readouterr().err.count("or versions were deleted: nothing is done") == len(DAMAGED) + 1
+    assert [version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES] == [2, 1]
+
+
+@given(st.text() | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
+def test_any_other_record_is_a_plan_without_a_version(record: str) -> None:
+    assert Plan.read(record) == Plan({}, 0, {}, "")
+
+
+def test_a_veto_outlives_its_tag_and_its_record(kill_at: Callable[[int], None]) -> None:
+    promote(1)
+    promote(2)
+    undo()
+    client, version = mlflow.MlflowClient(), get_version_number(MODEL, 2)
+    client.delete_model_version_tag(MODEL, "2", VETO)
+    assert deciding_tags(version)[VETO] == "rolled back to version 1: wrong answers"
+    client.set_model_version_tag(MODEL, "3", VETO, "withdrawn by hand")
+    lose_run(str(lock_run(client, MODEL)))
+    assert deciding_tags(get_version_number(MODEL, 3))[VETO] == "withdrawn by hand"
+    promote(3)
+    assert VETO not in deciding_tags(get_version_number(MODEL, 3))

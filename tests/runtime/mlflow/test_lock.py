@@ -123,6 +123,9 @@ def test_the_lock_outlives_each_run_that_a_user_deletes(
 ) -> None:
     held = lock.lock_run(client, MODEL)
     assert held is not None
+    client.set_registered_model_tag(MODEL, lock.LOCK_RUN, client.create_run("0").info.run_id)
+    assert lock.lock_run(client, MODEL) == held, "the tag of a user must bring no deleted item back"
+    client.set_registered_model_tag(MODEL, lock.LOCK_RUN, held)
     client.delete_run(held)
     with promotion_lock(MODEL, timeout=0):
         move_alias(MODEL, "champion", 1)

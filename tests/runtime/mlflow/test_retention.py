@@ -141,7 +141,7 @@ def test_a_version_without_its_model_says_so(client: MlflowClient, tmp_path: Pat
     version(client)
     clean_twice(NOW)
     found = get_version_number(MODEL, int(number))
-    for read in (found.download, found.download_graphs, found.graph_files, lambda _: read_digest(found)):
+    for read in (found.download_graphs, found.graph_files, lambda _: read_digest(found)):
         with pytest.raises(FileNotFoundError, match=f"version {number} of kept was deleted by .* clean' on 2026-01-04"):
             read(tmp_path)
 

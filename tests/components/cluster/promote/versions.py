@@ -1,15 +1,18 @@
 """Versions of tiny ONNX models, and the decisions that the registry keeps about them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import yaml
+from mlflow.models import Model
 
 from bifocal.datasets import Dataset
 from components.cluster.promote.run import PromotionDecision, promote
 from components.cluster.promote.spec import PromotionPolicy
+from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
 
@@ -24,14 +27,17 @@ def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0f
     """Register a version with all its files; return its number."""
     write_model(folder / "onnx", len(dataset.images), noise)
     write_evaluation(folder / "evidence", dataset, pointing(dataset, hits))
-    client = mlflow.MlflowClient()
+    files = hash_files(folder / "onnx", without=("manifest.json", "MLmodel"))
+    write_json(folder / "onnx/manifest.json", {"schema_version": 1, "files": files})
+    tags, client = {"git_commit": commit, "hash.onnx": artifact_hash(folder / "onnx")}, mlflow.MlflowClient()
     with mlflow.start_run() as active:
+        mlflow.log_params(tags)
+        shutil.copytree(folder / "onnx", folder / "model/onnx")
+        Model(flavors={"python_function": {"data": "onnx"}}).save(folder / "model/MLmodel")
         mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
     if not client.search_registered_models(f"name = '{POLICY.model}'"):
         client.create_registered_model(POLICY.model)
-    version = client.create_model_version(
-        POLICY.model, (folder / "onnx").as_uri(), active.info.run_id, tags={"git_commit": commit}
-    )
+    version = client.create_model_version(POLICY.model, (folder / "model").as_uri(), active.info.run_id, tags=tags)
     client.set_registered_model_alias(POLICY.model, POLICY.candidate, version.version)
     return int(version.version)
 
