@@ -121,8 +121,9 @@ def test_a_worse_candidate_is_withdrawn_despite_its_ranks(versions: tuple[int, i
     output = run(artifacts, report_of(GOOD, BAD))
     assert output.endswith("withdrawn: version 2 of bifocal\n")
     assert (number_of(POLICY.champion), number_of(POLICY.candidate)) == versions
-    tags, (record,) = decisions(versions[1])
+    tags, (record, withdrawal) = decisions(versions[1])
     assert (tags["promotion"], tags["promotion.online"], record["verdict"]) == ("withdrawn", "withdraw", "withdraw")
+    assert withdrawal["decision"].startswith("withdrawn: ")
     (reason,) = promote(artifacts).reasons
     assert reason.startswith("the version was withdrawn: ")
     assert "nothing to decide: gone" in run(artifacts, report_of(GOOD, BAD), state="gone")
