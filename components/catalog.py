@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 from bifocal.registry import suggest
-from runtime.spec import Component
+from components.cluster import steps
+from runtime.spec import ClusterStep, Component
 
 ROOT = Path(__file__).parent
 PIPELINES = {
@@ -19,11 +20,10 @@ PIPELINES = {
 
 @cache
 def all_components() -> dict[str, Component]:
-    """All components by name: one per folder, here or in ``cluster/``, that has a ``spec.py``."""
-    folders = sorted(path.parent for pattern in ("*/spec.py", "cluster/*/spec.py") for path in ROOT.glob(pattern))
-    modules = [".".join(folder.relative_to(ROOT.parent).parts) for folder in folders]
-    components = [import_module(f"{module}.spec").COMPONENT for module in modules]
-    return {component.name: component for component in components}
+    """All components by name: the stages, one per folder that has a ``spec.py``, and the steps of a cluster."""
+    stages = [import_module(f"components.{path.parent.name}.spec").COMPONENT for path in sorted(ROOT.glob("*/spec.py"))]
+    found = [*stages, *(step for step in vars(steps).values() if isinstance(step, ClusterStep))]
+    return {component.name: component for component in found}
 
 
 def configurable_components() -> dict[str, Component]:

@@ -136,13 +136,13 @@ class Component:
 
     @property
     def module(self) -> str:
-        """Dotted name of its package, which has ``spec`` and ``run``."""
-        return f"{self.package}.{self.name}"
+        """Dotted name of the module with its function ``run``."""
+        return f"{self.package}.{self.name}.run"
 
     @property
     def entry_modules(self) -> tuple[str, ...]:
         """Modules that it starts with; its code is these and all that they import."""
-        return (f"{self.module}.spec", f"{self.module}.run", *self.code_modules)
+        return (f"{self.package}.{self.name}.spec", self.module, *self.code_modules)
 
     def user_paths(self, section: Mapping[str, Any]) -> dict[Location, str]:
         """Return the user paths of ``section`` that are set, each by its location in the section."""
@@ -154,11 +154,19 @@ class Component:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterStep(Component):
-    """A step that only a cluster runs; ``params.yaml`` has no section for it."""
+    """A step that only a cluster runs; ``params.yaml`` has no section for it, and a package of steps declares it."""
 
     image: str = "cpu"
     has_parameters: bool = False
     package: str = "components.cluster"
+
+    @property
+    def module(self) -> str:
+        return f"{self.package}.{self.name}"
+
+    @property
+    def entry_modules(self) -> tuple[str, ...]:
+        return (self.module, *self.code_modules)
 
 
 class Leaf(NamedTuple):

@@ -74,7 +74,7 @@ def run_stage(job: Job) -> StageResult:
     """
     keep_freed_memory()
     fetch_remote_files()
-    run = import_module(f"{job.component.module}.run").run
+    run = import_module(job.component.module).run
     inputs = {name: shared_store.resolve(path) for name, path in job.inputs.items()}
     if not is_main_process():
         partials = {name: artifacts.partial_path(path) for name, path in job.outputs.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from bifocal.monitoring import Artifacts, Monitor, Thresholds, Week
 from components.catalog import final_component
-from components.cluster.promote.run import PromotionDecision, promote
+from components.cluster.promote import PromotionDecision, promote
 from pipelines.app.run_folder import ARTIFACTS, shipped_file
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.networks import demo_section

@@ -51,7 +51,7 @@ def canary(
     --wait: the confidence intervals hold at every look. A look that ends without a decision is recorded too.
     """
     from bifocal.serving.canary.services import read_reports
-    from components.cluster.canary.run import api_key, wait_for_decision
+    from components.cluster.canary import api_key, wait_for_decision
     from pipelines import policies
 
     rule, key = policies.load_canary(rule_file or policies.CANARY), api_key()
@@ -70,8 +70,8 @@ def canary(
 
 def _act(file: Path, report: "Report", decision: "Decision", artifacts: Path | None) -> None:
     """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or leave it."""
-    from components.cluster.canary.run import Registered, log_decision
-    from components.cluster.promote.run import promote
+    from components.cluster.canary import Registered, log_decision
+    from components.cluster.promote import promote
     from pipelines import policies
     from runtime.s3.remote_files import fetch_remote_files
 

@@ -128,7 +128,7 @@ def promote(
         name = f"version {restored.number if restored else '?'} of {rules.model}"
         report(f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow")
     else:
-        from components.cluster.promote.run import promote as decide
+        from components.cluster.promote import promote as decide
         from runtime.s3.remote_files import fetch_remote_files
 
         fetch_remote_files()
@@ -164,8 +164,8 @@ def clean(overlays: tuple[Path, ...], policy: Path | None, delete: bool) -> None
     of, the newest artifacts of each name, and all that changed in the last days, by pipelines/policies/retention.yaml.
     Models and releases are deleted some days after a call with --delete first found them unneeded; versions stay.
     """
-    from components.cluster.clean.run import run
-    from components.cluster.clean.spec import CleanParams
+    from components.cluster.clean import run
+    from components.cluster.steps import CleanParams
     from pipelines import policies
     from pipelines.kubeflow.flows import clean_settings
 

@@ -23,7 +23,7 @@ def render_readmes(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     texts = {root / "components" / "README.md": {"stages": stages_table(), "cluster": cluster_table()}}
     pages: dict[str, str] = {}
     for component in configurable_components().values():
-        readme = root / component.module.replace(".", "/") / "README.md"
+        readme = root / "components" / component.name / "README.md"
         texts[readme] = component_blocks(component, values.get(component.name, {}), pages)
     return {readme: fill(readme, blocks) for readme, blocks in texts.items()}
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from kfp import compiler, dsl
 
-from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
-from components.cluster.notify.spec import COMPONENT as NOTIFY
+from components.cluster.steps import FINGERPRINT, NOTIFY
 from pipelines.kubeflow.flows import Flow, FlowName, stages_of
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory, typed

@@ -8,20 +8,22 @@ from typing import Any, Literal
 from kfp import dsl
 
 from components.catalog import final_component, pipeline_components
-from components.cluster.canary.spec import COMPONENT as CANARY
-from components.cluster.canary.spec import VERDICT
-from components.cluster.clean.spec import COMPONENT as CLEAN
-from components.cluster.clean.spec import RetentionPolicy
-from components.cluster.fetch.spec import COMPONENT as FETCH
-from components.cluster.fetch_release.spec import COMPONENT as FETCH_RELEASE
-from components.cluster.find_changes.spec import CHANGED
-from components.cluster.find_changes.spec import COMPONENT as FIND_CHANGES
-from components.cluster.find_release.spec import COMPONENT as FIND_RELEASE
-from components.cluster.monitor.spec import COMPONENT as MONITOR
-from components.cluster.promote.spec import ACCEPTED
-from components.cluster.promote.spec import COMPONENT as PROMOTE
-from components.cluster.push.spec import COMPONENT as PUSH
-from components.cluster.release.spec import COMPONENT as RELEASE
+from components.cluster.steps import (
+    ACCEPTED,
+    CANARY,
+    CHANGED,
+    CLEAN,
+    FETCH,
+    FETCH_RELEASE,
+    FIND_CHANGES,
+    FIND_RELEASE,
+    MONITOR,
+    PROMOTE,
+    PUSH,
+    RELEASE,
+    VERDICT,
+    RetentionPolicy,
+)
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from pipelines.policies import load_canary, load_promotion, load_retention, load_thresholds, shown_path

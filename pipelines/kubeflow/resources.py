@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from bifocal import registry
 from components import catalog
+from components.cluster.steps import CanarySettings, Folder, MonitorSettings
 from pipelines.policies import load_yaml_model
 from runtime import parameters
 from runtime.spec import StrictModel
@@ -120,23 +121,7 @@ class Trainer(StrictModel):
     """The Kubeflow Trainer, for a step with several nodes."""
 
     runtime: str = Field(description="name of a ClusterTrainingRuntime or TrainingRuntime for torch")
-    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="exchange of inputs and outputs between the machines")
-
-
-class Monitoring(StrictModel):
-    """What the flow ``monitor`` compares."""
-
-    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="reference, results and pages")
-    queries: list[str] = Field(description="s3:// addresses of the logs of 'bifocal serve --log-queries'")
-    days: int = Field(ge=1, description="days to compare, up to yesterday")
-
-
-class Canary(StrictModel):
-    """Which services decide on a version before its promotion."""
-
-    services: list[str] = Field(min_length=1, description="addresses, or dns+http://NAME:PORT for all pods of a name")
-    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="counts of the services, which outlive their replicas")
-    hours: float = Field(gt=0, description="longest time to wait; less than the time-out of the step 'canary'")
+    folder: Folder = Field(description="exchange of inputs and outputs between the machines")
 
 
 class Retention(StrictModel):
@@ -167,17 +152,18 @@ class Resources(StrictModel):
     cache: bool = Field(description="whether finished steps come from the cache; false runs every step again")
     environment: dict[str, str]
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
-    checkpoints: str | None = Field(
-        pattern=r"^s3://[^/]+/.+",
-        description="folder on S3 from which a retried training resumes; null: it starts again",
+    checkpoints: Folder | None = Field(
+        description="folder on S3 from which a retried training resumes; null: it starts again"
     )
     store: Volume | None = Field(
         description="claim that all steps mount at once (ReadWriteMany), for large artifacts by reference; null: copies"
     )
     trainer: Trainer
-    monitoring: Monitoring
+    monitoring: MonitorSettings
     retention: Retention
-    canary: Canary | None = Field(default=None, description="null: the flow retrain promotes an accepted model at once")
+    canary: CanarySettings | None = Field(
+        default=None, description="null: the flow retrain promotes an accepted model at once"
+    )
     default: StepResources
     steps: dict[str, StepResources]
 

@@ -10,8 +10,7 @@ from kfp import components, dsl, kubernetes
 from pydantic.alias_generators import to_camel
 
 from components.catalog import all_components
-from components.cluster.notify.spec import COMPONENT as NOTIFY
-from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
+from components.cluster.steps import NOTIFY, TRAIN_DISTRIBUTED
 from pipelines.kubeflow.resources import Resources, StepResources
 from runtime.identity import image_key
 from runtime.kubeflow.executor import CODE, PAGE, PARAMETERS, SCORES

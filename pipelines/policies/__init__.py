@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from components.cluster.clean.spec import RetentionPolicy
-from components.cluster.monitor.spec import MonitorPolicy
-from components.cluster.promote.spec import PromotionPolicy
+from components.cluster.steps import MonitorPolicy, PromotionPolicy, RetentionPolicy
 from runtime.parameters import read_yaml
 
 if TYPE_CHECKING:

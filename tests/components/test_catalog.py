@@ -24,7 +24,7 @@ def test_committed_parameters_are_valid() -> None:
 def test_every_component_is_found_by_its_folder() -> None:
     for name, component in all_components().items():
         assert component.name == name
-        assert (ROOT / component.module.replace(".", "/") / "run.py").is_file()
+        assert (ROOT / f"{component.module.replace('.', '/')}.py").is_file()
     assert all(configurable_components()[stage.name] is stage for stage in pipeline_components())
 
 

@@ -56,7 +56,7 @@ def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool,
     # A run on this machine does not push, and keeps its checkpoints on the disk.
     checkpoints = cluster.checkpoints if push else None
     changes = {"push": push, "promote": promote, "cache": cache, "steps": steps, "checkpoints": checkpoints}
-    services = resources.Canary(services=["dns+http://search:8080"], folder="s3://bucket/canary", hours=72)
+    services = resources.CanarySettings(services=["dns+http://search:8080"], folder="s3://bucket/canary", hours=72)
     cluster = cluster.model_copy(update=changes | {"canary": services if canary else None})
     with quick_callers():
         return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION, flow)

@@ -16,16 +16,16 @@ import pytest
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureWriter
-from components.cluster.train_distributed.run import run
-from components.cluster.train_distributed.spec import TrainDistributedParams
+from components.cluster.steps import TrainDistributedParams
+from components.cluster.train_distributed import run
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime import artifacts, parameters
 from runtime.identity import image_key
 from runtime.kubeflow import train_job as trainjob
 from runtime.kubeflow.node import SETTINGS
 from runtime.process import processes_of_one_machine
-from tests.components.cluster.train_distributed.pods import ROOT, Pods
-from tests.components.cluster.train_distributed.trainer import NODES, running_cluster
+from tests.components.cluster.pods import ROOT, Pods
+from tests.components.cluster.trainer import NODES, running_cluster
 from tests.components.train_embedding.conftest import Scened, scened
 from tests.components.train_embedding.section import PHASE, SECTION
 

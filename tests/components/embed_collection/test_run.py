@@ -15,7 +15,7 @@ from bifocal.onnx.images import open_image
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import encode_file
-from components.cluster.merge_collection.spec import COMPONENT as MERGE
+from components.cluster.steps import MERGE_COLLECTION as MERGE
 from runtime import artifacts
 from runtime.stage import Job, run_stage
 from tests.components.embed_collection.conftest import DEFAULTS, SCENES, embed

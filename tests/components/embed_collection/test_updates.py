@@ -14,7 +14,7 @@ from bifocal.search.collection import format
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.deletion import delete_from_collection
-from components.cluster.merge_collection.spec import COMPONENT as MERGE
+from components.cluster.steps import MERGE_COLLECTION as MERGE
 from runtime.artifacts import artifact_hash
 from runtime.stage import Job, run_stage
 from tests.components.embed_collection.conftest import DEFAULTS, SCENES, embed

@@ -18,8 +18,8 @@ from pipelines.__main__ import main
 from runtime.artifacts import write_json
 from runtime.mlflow.registry import RELEASE_TAG
 from tests.bifocal.serving.canary.reports import BAD, GOOD, report_of, serve_reports
-from tests.components.cluster.promote.versions import POLICY, decisions, number_of, register
-from tests.components.cluster.promote.versions import decide as promote
+from tests.components.cluster.versions import POLICY, decisions, number_of, register
+from tests.components.cluster.versions import decide as promote
 
 
 def run(artifacts: Path, *reports: Report, state: str = "running", more: tuple[str, ...] = ()) -> str:
@@ -81,7 +81,7 @@ def test_counts_of_replicas_that_ended_decide_too(
     other = replace(report_of(BAD, BAD, 400), candidate=ReleaseIdentity("bifocal version 3", 3, "digest 3"))
     write_json(tmp_path / "counts" / "other.json", other.to_json())
     looks: list[float] = []
-    module = sys.modules["components.cluster.canary.run"]
+    module = sys.modules["components.cluster.canary"]
     monkeypatch.setattr(module, "sleep", looks.append)
     monkeypatch.setattr(module, "monotonic", lambda: 600.0 * len(looks))
     last = report_of(GOOD, GOOD, 50)  # in the place of the second

@@ -9,8 +9,8 @@ import pytest
 
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-from components.cluster.monitor.run import run
-from components.cluster.monitor.spec import MonitorParams
+from components.cluster.monitor import run
+from components.cluster.steps import MonitorParams
 from pipelines.app.demo import unpack
 from pipelines.policies import load_thresholds
 

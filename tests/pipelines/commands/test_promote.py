@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from bifocal.datasets import Dataset
 from pipelines.__main__ import main
 from runtime.mlflow import roll_back
-from tests.components.cluster.promote.versions import POLICY, decide, decisions, number_of, register
+from tests.components.cluster.versions import POLICY, decide, decisions, number_of, register
 from tests.pipelines.compiled import ROOT
 
 

@@ -16,12 +16,9 @@ from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.settings import Settings
-from components.cluster.fetch_release import run as fetch_release
-from components.cluster.fetch_release.spec import COMPONENT as FETCH_RELEASE
-from components.cluster.fetch_release.spec import FetchReleaseParams
-from components.cluster.find_release import run as find_release
-from components.cluster.find_release.spec import FindReleaseParams
-from components.cluster.release import run as release_step
+from components.cluster import fetch_release, find_release
+from components.cluster import release as release_step
+from components.cluster.steps import FETCH_RELEASE, FetchReleaseParams, FindReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.releases import describe_release

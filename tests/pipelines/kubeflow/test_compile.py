@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.catalog import all_components, pipeline_components
-from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
+from components.cluster.steps import TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.policies import load_promotion

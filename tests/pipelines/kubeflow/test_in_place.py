@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 from click.testing import CliRunner
 
-from components.cluster.fingerprint.run import run as fingerprint
-from components.cluster.fingerprint.spec import FingerprintParams
+from components.cluster.fingerprint import run as fingerprint
+from components.cluster.steps import FingerprintParams
 from pipelines.commands import main
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources

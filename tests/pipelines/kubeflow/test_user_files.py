@@ -5,8 +5,7 @@ import json
 import pytest
 
 from components.catalog import PIPELINES, pipeline_components
-from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
-from components.cluster.fingerprint.spec import MLFLOW_PAGE
+from components.cluster.steps import FINGERPRINT, MLFLOW_PAGE
 from runtime import parameters
 from runtime.spec import USER_PATH
 from tests.pipelines.compiled import REVISION, Documents, arguments, compiled, task_name, tasks_of

@@ -26,7 +26,7 @@ def serve() -> None:
     from runtime.process import run
 
     for component in all_components().values():
-        import_module(f"{component.module}.run")
+        import_module(component.module)
     # torch imports its compiler, which takes seconds, when the first optimizer is built.
     import_module("torch._dynamo")
     import_module("runtime.kubeflow.executor")

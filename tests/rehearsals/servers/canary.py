@@ -15,8 +15,8 @@ import pytest
 
 from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.canary.report import RUNNING, ClientBucket
-from components.cluster.canary import run as module
-from components.cluster.canary.spec import VERDICT, CanaryParams
+from components.cluster import canary as module
+from components.cluster.steps import VERDICT, CanaryParams
 from runtime.mlflow import get_version_number
 from runtime.mlflow.releases import read_digest
 from runtime.s3.storage import Storage

@@ -145,7 +145,7 @@ def clean(folder: Path, week: int) -> None:
     """Call ``clean --delete`` with the shipped policy, at the simulated time."""
     write_json(folder / "resources.yaml", {"checkpoints": "s3://bucket/checkpoints"})
     options = ["--delete", "--resources", str(folder / "resources.yaml")]
-    with patch("components.cluster.clean.run.datetime") as clock:
+    with patch("components.cluster.clean.datetime") as clock:
         clock.now.return_value = datetime.combine(FIRST_DAY + timedelta(days=DAYS * week), time(), UTC)
         done = CliRunner().invoke(clean_command, options, catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -21,8 +21,8 @@ import mlflow
 
 from bifocal.progress import log_line
 from bifocal.search.trained_model import TrainedModel
-from components.cluster.canary import run as canary
-from components.cluster.canary.spec import VERDICT, CanaryParams
+from components.cluster import canary
+from components.cluster.steps import VERDICT, CanaryParams
 from runtime.mlflow import get_version
 from tests.pipelines.releases import move_alias
 from tests.rehearsals.servers.backup import commands

@@ -14,7 +14,7 @@ import pytest
 
 from bifocal.progress import log_line
 from bifocal.search.trained_model import TrainedModel
-from components.cluster.canary import run as canary
+from components.cluster import canary
 from tests.rehearsals.servers.debian import POSTGRES, nginx, postgresql
 from tests.rehearsals.year.fleet import SECONDS, Clients
 from tests.rehearsals.year.weeks import SEARCHES, Year

@@ -1,1 +1,0 @@
-"""Decide on a candidate by the searches of clients."""

@@ -1,1 +1,0 @@
-"""Delete what nothing needs any more."""

@@ -1,1 +1,0 @@
-"""Step fetch: user files at a pinned revision."""

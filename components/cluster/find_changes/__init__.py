@@ -1,1 +1,0 @@
-"""Compare the data with the data of the last training."""

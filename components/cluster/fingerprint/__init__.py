@@ -1,1 +1,0 @@
-"""Step fingerprint: versions of the user's files."""

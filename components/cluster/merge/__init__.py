@@ -1,1 +1,0 @@
-"""Cluster step that merges the shards of ``extract_features`` into one feature store."""

@@ -1,1 +1,0 @@
-"""Cluster step that merges the shards of ``embed_collection`` into one collection."""

@@ -1,1 +1,0 @@
-"""Compare a week with the training."""

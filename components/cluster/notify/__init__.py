@@ -1,1 +1,0 @@
-"""Step notify: message about a failed run."""

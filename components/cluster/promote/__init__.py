@@ -1,1 +1,0 @@
-"""Promote the registered model if it is better than the champion."""

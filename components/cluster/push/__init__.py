@@ -1,1 +1,0 @@
-"""Step push: artifacts of a run to the DVC remote."""

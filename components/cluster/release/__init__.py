@@ -1,1 +1,0 @@
-"""Add a release to a registered version."""

@@ -1,1 +1,0 @@
-"""Step train_distributed: train_embedding on several machines."""
