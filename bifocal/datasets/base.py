@@ -1,6 +1,6 @@
 """Entries of a corpus: images, captions, phrases with boxes, labels, splits."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,9 +70,9 @@ class RejectedEntry:
     intentional: bool = False  # excluded by the corpus or by the user's options; False for a broken entry
 
 
-@dataclass(frozen=True)
+@dataclass
 class Corpus:
-    """Entries of a corpus, in its order.
+    """Entries of a corpus, in its order; a reader adds them one by one, or gives them at once.
 
     Attributes:
         image_root: folder of the image files.
@@ -82,13 +82,17 @@ class Corpus:
     """
 
     image_root: Path
-    images: Sequence[ImageEntry]
-    captions: Sequence[CaptionEntry]
-    phrases: Sequence[PhraseEntry] = ()
-    excluded: Sequence[RejectedEntry] = ()
-    labels: Sequence[LabelEntry] = ()
-    rejected: Sequence[RejectedEntry] = ()
+    images: list[ImageEntry] = field(default_factory=list)
+    captions: list[CaptionEntry] = field(default_factory=list)
+    phrases: list[PhraseEntry] = field(default_factory=list)
+    excluded: list[RejectedEntry] = field(default_factory=list)
+    labels: list[LabelEntry] = field(default_factory=list)
+    rejected: list[RejectedEntry] = field(default_factory=list)
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def exclude(self, kind: str, entry: str, reason: str) -> None:
+        """List an entry that is left out on purpose."""
+        self.excluded.append(RejectedEntry(kind, entry, reason, intentional=True))
 
     def only(self, image_ids: Collection[str]) -> "Corpus":
         """Return the images with these ids, with their captions, phrases, labels and metadata."""

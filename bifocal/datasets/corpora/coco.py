@@ -1,10 +1,9 @@
 """COCO 2014 with the splits of Karpathy's ``dataset_coco.json``."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from bifocal.datasets.base import Corpus
-from bifocal.datasets.corpora.coco_instances import read_instances
+from bifocal.datasets.corpora.coco_instances import add_instances
 from bifocal.datasets.formats.files import read_karpathy, require_root
 
 SUBSETS = ("train2014", "val2014")
@@ -30,14 +29,6 @@ class COCO:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "COCO", "dataset_coco.json, train2014/ and val2014/")
         corpus = read_karpathy(root / "dataset_coco.json", root, "COCO", restval=self.restval)
-        if not self.instances:
-            return corpus
-        listed = {image.image_id for image in corpus.images}
-        found = [read_instances(root / "annotations" / f"instances_{name}.json", listed) for name in SUBSETS]
-        phrases, excluded, rejected = ([each for part in parts for each in part] for parts in zip(*found, strict=True))
-        return replace(
-            corpus,
-            phrases=phrases,
-            excluded=[*corpus.excluded, *excluded],
-            rejected=[*corpus.rejected, *rejected],
-        )
+        for name in SUBSETS if self.instances else ():
+            add_instances(corpus, root / "annotations" / f"instances_{name}.json")
+        return corpus

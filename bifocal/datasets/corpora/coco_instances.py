@@ -1,22 +1,14 @@
 """COCO in its published files: ``captions_*.json`` and ``instances_*.json``."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.entries import (
-    placed,
-    read_box,
-    read_entries,
-    read_id,
-    read_size,
-    read_text,
-    read_whole,
-)
+from bifocal.datasets.formats.entries import placed, read_box, read_entries, read_id, read_size, read_text, read_whole
 from bifocal.datasets.formats.files import read_json, require_root
 from bifocal.datasets.formats.masks import Mask, Segmentation, encode_mask, read_mask
 from bifocal.datasets.splits import check_fractions, draw_splits
@@ -73,23 +65,26 @@ class COCOInstances:
 def _read_subset(root: Path, name: str, split: str) -> Corpus:
     path = root / "annotations" / f"captions_{name}.json"
     content = read_json(path, "COCOInstances", "images", "annotations")
-    rejected: list[RejectedEntry] = []
-    images = read_entries(
+    corpus = Corpus(root)
+    corpus.images += read_entries(
         "image",
         placed(path.name, content["images"]),
         lambda item: ImageEntry(read_id(item["id"]), f"{name}/{read_text(item['file_name'])}", split, read_size(item)),
-        rejected,
+        corpus.rejected,
     )
-    captions = read_entries(
+    corpus.captions += read_coco_captions(path.name, content["annotations"], corpus.rejected)
+    add_instances(corpus, path.with_name(f"instances_{name}.json"))
+    return corpus
+
+
+def read_coco_captions(file: str, records: Any, rejected: list[RejectedEntry]) -> list[CaptionEntry]:
+    """Return the captions in the list ``annotations`` of a file of captions."""
+    return read_entries(
         "caption",
-        placed(path.name, content["annotations"]),
+        placed(file, records),
         lambda item: CaptionEntry(read_whole(item["id"]), read_id(item["image_id"]), read_text(item["caption"])),
         rejected,
     )
-    phrases, excluded, broken = read_instances(
-        path.with_name(f"instances_{name}.json"), {image.image_id for image in images}
-    )
-    return Corpus(root, images, captions, phrases, excluded, rejected=[*rejected, *broken])
 
 
 class _Object(NamedTuple):
@@ -98,13 +93,10 @@ class _Object(NamedTuple):
     segmentation: Segmentation
 
 
-def read_instances(
-    path: Path, image_ids: Collection[str]
-) -> tuple[list[PhraseEntry], list[RejectedEntry], list[RejectedEntry]]:
-    """Return the objects of these images in a file of instances: phrases, excluded and broken annotations."""
+def add_instances(corpus: Corpus, path: Path) -> None:
+    """Add the objects of the images in a file of instances: phrases, excluded and broken annotations."""
     content = read_json(path, "COCOInstances", "images", "annotations", "categories")
-    excluded: list[RejectedEntry] = []
-    rejected: list[RejectedEntry] = []
+    image_ids, rejected = {image.image_id for image in corpus.images}, corpus.rejected
     groups: dict[tuple[str, str], list[_Object]] = defaultdict(list)
     images = placed(f"{path.name}, images", content["images"])
     sizes = dict(read_entries("phrase", images, lambda item: (read_id(item["id"]), read_size(item)), rejected))
@@ -119,15 +111,14 @@ def read_instances(
             raise ValueError(f"no category has the category_id {category}")
         name, is_crowd = names[category], read_whole(item.get("iscrowd") or 0)
         if is_crowd:
-            reason = "crowd annotation: objects are not separated"
-            excluded.append(RejectedEntry("phrase", f"{name!r} of {image_id}", reason, intentional=True))
+            corpus.exclude("phrase", f"{name!r} of {image_id}", "crowd annotation: objects are not separated")
         box = None if is_crowd else read_box(item["bbox"])
         groups[image_id, name].append(_Object(place, box, item.get("segmentation") or []))
 
     records = placed(path.name, content["annotations"])
     read_entries("phrase", ((place, (place, item)) for place, item in records), read, rejected)
     found = [_phrase(*key, objects, sizes.get(key[0]), rejected) for key, objects in groups.items()]
-    return [phrase for phrase in found if phrase is not None], excluded, rejected
+    corpus.phrases += [phrase for phrase in found if phrase is not None]
 
 
 def category_names(path: Path, content: Mapping[str, Any], rejected: list[RejectedEntry]) -> dict[str, str]:

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
+from bifocal.datasets.base import SPLITS, Corpus, CorpusReader
 
 
 class Combined:
@@ -42,23 +41,19 @@ class Combined:
         corpora = {split: _one_split(reader, split, output_dir) for split, reader in self.readers.items()}
         roots = [corpus.image_root.absolute() for corpus in corpora.values()]
         image_root = Path(os.path.commonpath(roots))
-        images: list[ImageEntry] = []
-        captions: list[CaptionEntry] = []
-        phrases: list[PhraseEntry] = []
-        labels: list[LabelEntry] = []
-        metadata: dict[str, Mapping[str, Any]] = {}
+        joined, metadata = Corpus(image_root), dict[str, Mapping[str, Any]]()
         for (split, corpus), root in zip(corpora.items(), roots, strict=True):
             prefix, folder = f"{type(self.readers[split]).__name__}/", root.relative_to(image_root)
-            images += [
+            joined.images += [
                 replace(image, image_id=prefix + image.image_id, path=image.path and str(folder / image.path))
                 for image in corpus.images
             ]
-            number = {caption.caption_id: len(captions) + row for row, caption in enumerate(corpus.captions)}
-            captions += [
+            number = {caption.caption_id: len(joined.captions) + row for row, caption in enumerate(corpus.captions)}
+            joined.captions += [
                 replace(caption, caption_id=number[caption.caption_id], image_id=prefix + caption.image_id)
                 for caption in corpus.captions
             ]
-            phrases += [
+            joined.phrases += [
                 replace(
                     phrase,
                     caption_id=None if phrase.caption_id is None else number[phrase.caption_id],
@@ -67,12 +62,10 @@ class Combined:
                 for phrase in corpus.phrases
             ]
             metadata |= {prefix + image_id: values for image_id, values in corpus.metadata.items()}
-            labels += [replace(label, image_id=prefix + label.image_id) for label in corpus.labels]
-        excluded, rejected = (
-            list(dict.fromkeys(entry for corpus in corpora.values() for entry in entries(corpus)))
-            for entries in (attrgetter("excluded"), attrgetter("rejected"))
-        )
-        return Corpus(image_root, images, captions, phrases, excluded, labels, rejected, metadata)
+            joined.labels += [replace(label, image_id=prefix + label.image_id) for label in corpus.labels]
+        joined.excluded = list(dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.excluded))
+        joined.rejected = list(dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.rejected))
+        return replace(joined, metadata=metadata)
 
 
 def _one_split(reader: CorpusReader, split: str, output_dir: Path) -> Corpus:

@@ -37,30 +37,27 @@ class Flickr30kEntities:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr30kEntities", "Sentences/, Annotations/, test.txt and the photographs")
         lists = find_lists(root, {split: f"{split}.txt" for split in SPLITS}, "Flickr30kEntities")
-        entries: list[ImageEntry] = []
-        captions: list[CaptionEntry] = []
-        phrases: list[PhraseEntry] = []
-        excluded: list[RejectedEntry] = []
-        rejected: list[RejectedEntry] = []
+        corpus = Corpus(root / self.images)
 
         def read(split: str, number: str) -> ImageEntry:
             image_id = f"{number}.jpg"
-            size, boxes = read_boxes(root / "Annotations" / f"{number}.xml", rejected)
+            size, boxes = read_boxes(root / "Annotations" / f"{number}.xml", corpus.rejected)
             for line in read_lines(root / "Sentences" / f"{number}.txt", "Flickr30kEntities"):
-                caption = CaptionEntry(len(captions), image_id, plain_sentence(line))
-                captions.append(caption)
+                caption = CaptionEntry(len(corpus.captions), image_id, plain_sentence(line))
+                corpus.captions.append(caption)
                 for chain, types, phrase in marked_phrases(line):
                     if boxes[chain]:
-                        phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[chain]), types))
+                        entry = PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[chain]), types)
+                        corpus.phrases.append(entry)
                     else:
                         reason = "names nothing visible" if chain == _NOT_VISUAL else "no box"
-                        excluded.append(RejectedEntry("phrase", f"{phrase!r} of {image_id}", reason, intentional=True))
+                        corpus.exclude("phrase", f"{phrase!r} of {image_id}", reason)
             return ImageEntry(image_id, image_id, split, size)
 
         for split, path in lists.items():
             numbers = ((f"{number}.jpg", number) for number in read_names(path, "Flickr30kEntities"))
-            entries += read_entries("image", numbers, partial(read, split), rejected)
-        return Corpus(root / self.images, entries, captions, phrases, excluded, rejected=rejected)
+            corpus.images += read_entries("image", numbers, partial(read, split), corpus.rejected)
+        return corpus
 
 
 def plain_sentence(line: str) -> str:

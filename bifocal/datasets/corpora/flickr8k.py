@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.datasets.formats.entries import numbered, read_entries
 from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
 
@@ -29,29 +29,26 @@ class Flickr8k:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images")
-        rejected: list[RejectedEntry] = []
-        lines = numbered(root / TOKENS, enumerate(read_lines(root / TOKENS, "Flickr8k")))
-        captions = read_entries("caption", lines, _read_caption, rejected)
-        lists = find_lists(root, LISTS, "Flickr8k")
-        entries = [
-            ImageEntry(name, name, split) for split, path in lists.items() for name in read_names(path, "Flickr8k")
-        ]
-        listed = {entry.image_id for entry in entries}
         folder = root / self.images
+        corpus = Corpus(folder)
+        lines = numbered(root / TOKENS, enumerate(read_lines(root / TOKENS, "Flickr8k")))
+        captions = read_entries("caption", lines, _read_caption, corpus.rejected)
+        lists = find_lists(root, LISTS, "Flickr8k")
+        for split, path in lists.items():
+            corpus.images += [ImageEntry(name, name, split) for name in read_names(path, "Flickr8k")]
+        listed = {entry.image_id for entry in corpus.images}
         if not folder.is_dir():
             raise ValueError(f"Flickr8k: {folder} is not a folder; set the argument images to the photographs' folder")
         reason = f"in none of the lists {', '.join(LISTS[split] for split in lists)}"
         present = {path.name for path in folder.iterdir() if path.is_file()}
-        excluded = [RejectedEntry("image", name, reason, intentional=True) for name in sorted(present - listed)]
-        excluded += [
-            RejectedEntry(
-                "caption", f"{caption.caption_id} of {caption.image_id}", f"its image is {reason}", intentional=True
-            )
-            for caption in captions
-            if caption.image_id not in listed
-        ]
-        kept = [caption for caption in captions if caption.image_id in listed]
-        return Corpus(folder, entries, kept, excluded=excluded, rejected=rejected)
+        for name in sorted(present - listed):
+            corpus.exclude("image", name, reason)
+        for caption in captions:
+            if caption.image_id in listed:
+                corpus.captions.append(caption)
+            else:
+                corpus.exclude("caption", f"{caption.caption_id} of {caption.image_id}", f"its image is {reason}")
+        return corpus
 
 
 def _read_caption(numbered_line: tuple[int, str]) -> CaptionEntry:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry, RejectedEntry
+from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry
 from bifocal.datasets.formats.entries import numbered, read_entries
 from bifocal.datasets.formats.files import find_lists, read_lines, require_root
 
@@ -30,15 +30,13 @@ class LaMem:
         """List the corpus; ``output_dir`` is not used."""
         lists = {split: f"splits/{split}_{self.fold}.txt" for split in SPLITS}
         root = require_root(self.root, "LaMem", f"{', '.join(lists.values())} and images/")
-        entries: list[ImageEntry] = []
-        labels: list[LabelEntry] = []
-        rejected: list[RejectedEntry] = []
+        corpus = Corpus(root / "images")
         for split, path in find_lists(root, lists, "LaMem").items():
             lines = (line for line in numbered(path, read_lines(path, "LaMem")) if line[1].strip())
-            for name, score in read_entries("image", lines, _read_score, rejected):
-                entries.append(ImageEntry(name, name, split))
-                labels.append(LabelEntry(name, TASK, TASK, score))
-        return Corpus(root / "images", entries, (), labels=labels, rejected=rejected)
+            for name, score in read_entries("image", lines, _read_score, corpus.rejected):
+                corpus.images.append(ImageEntry(name, name, split))
+                corpus.labels.append(LabelEntry(name, TASK, TASK, score))
+        return corpus
 
 
 def _read_score(line: str) -> tuple[str, float]:

@@ -65,28 +65,24 @@ class MediaEval:
         for path in sorted(folder.iterdir()):
             if path.suffix.lower() in SUFFIXES:
                 frames[path.stem.rpartition("-")[0]].append(path.name)
-        entries: list[ImageEntry] = []
-        labels: list[LabelEntry] = []
-        excluded: list[RejectedEntry] = []
-        rejected: list[RejectedEntry] = []
-        for video, (split, scores) in self._read_videos(root, rejected).items():
+        corpus = Corpus(root)
+        for video, (split, scores) in self._read_videos(root, corpus.rejected).items():
             names = frames.pop(video, [])
             if not names:
-                reason = f"video without a frame in {self.frames}"
-                excluded.append(RejectedEntry("image", video, reason, intentional=True))
+                corpus.exclude("image", video, f"video without a frame in {self.frames}")
             for name in names:
-                entries.append(ImageEntry(name, f"{self.frames}/{name}", split))
-                labels += [LabelEntry(name, task, task, score, group=video) for task, score in scores.items()]
-        orphans = sorted(name for names in frames.values() for name in names)
-        excluded += [RejectedEntry("image", name, "frame of no video in the CSV", intentional=True) for name in orphans]
+                corpus.images.append(ImageEntry(name, f"{self.frames}/{name}", split))
+                corpus.labels += [LabelEntry(name, task, task, score, group=video) for task, score in scores.items()]
+        for name in sorted(name for names in frames.values() for name in names):
+            corpus.exclude("image", name, "frame of no video in the CSV")
         if self.lamem is not None:
             lamem = LaMem(root / self.lamem).read(output_dir)
-            entries += [
+            corpus.images += [
                 replace(image, path=f"{self.lamem}/images/{image.path}", split="train") for image in lamem.images
             ]
-            rejected += lamem.rejected
-            labels += [replace(label, task=SHORT_TERM, label=SHORT_TERM) for label in lamem.labels]
-        return Corpus(root, entries, (), excluded=excluded, labels=labels, rejected=rejected)
+            corpus.rejected += lamem.rejected
+            corpus.labels += [replace(label, task=SHORT_TERM, label=SHORT_TERM) for label in lamem.labels]
+        return corpus
 
     def _read_videos(self, root: Path, rejected: list[RejectedEntry]) -> dict[str, tuple[str, dict[str, float]]]:
         scores: dict[str, dict[str, float]] = {}

@@ -36,8 +36,7 @@ class PrecomputedCaptions:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "PrecomputedCaptions", "{split}_ims.npy, {split}_caps.txt and {split}_ids.txt")
-        entries: list[ImageEntry] = []
-        captions: list[CaptionEntry] = []
+        corpus = Corpus(root)
         for split, prefix in self.prefixes.items():
             texts = read_lines(root / f"{prefix}_caps.txt", "PrecomputedCaptions")
             published_ids = read_lines(root / f"{prefix}_ids.txt", "PrecomputedCaptions")
@@ -54,10 +53,10 @@ class PrecomputedCaptions:
                 published_id = published_ids[number * ids_per_image].strip()
                 row = number * rows_per_image
                 image_id = f"{split}-{row:06d}-{published_id}"
-                entries.append(ImageEntry(image_id, None, split, features_sha256=_row_hash(rows[row])))
+                corpus.images.append(ImageEntry(image_id, None, split, features_sha256=_row_hash(rows[row])))
                 for text in texts[number * CAPTIONS_PER_IMAGE : (number + 1) * CAPTIONS_PER_IMAGE]:
-                    captions.append(CaptionEntry(len(captions), image_id, text))
-        return Corpus(root, entries, captions)
+                    corpus.captions.append(CaptionEntry(len(corpus.captions), image_id, text))
+        return corpus
 
 
 def _row_hash(row: NDArray[Any]) -> str:

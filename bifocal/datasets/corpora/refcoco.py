@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, PhraseEntry
 from bifocal.datasets.corpora.coco_instances import category_names
 from bifocal.datasets.formats.entries import placed, read_box, read_entries, read_id, read_size, read_text
 from bifocal.datasets.formats.files import find_lists, read_json, require_root
@@ -47,9 +47,7 @@ class RefCOCO:
             root, {split: f"finetune_{self.dataset}_{part}.json" for split, part in parts.items()}, "RefCOCO"
         )
         entries: dict[str, ImageEntry] = {}
-        captions: list[CaptionEntry] = []
-        phrases: list[PhraseEntry] = []
-        rejected: list[RejectedEntry] = []
+        corpus = Corpus(root / self.images)
 
         def read(split: str, item: Any) -> None:
             expression, category = expressions[read_id(item["image_id"])], names[read_id(item["category_id"])]
@@ -58,13 +56,14 @@ class RefCOCO:
             box = read_box(item["bbox"])
             if entries.setdefault(image_id, image).split != split:
                 raise ValueError(f"image {image_id} is also in the part {entries[image_id].split}")
-            captions.append(CaptionEntry(len(captions), image_id, text))
-            phrases.append(PhraseEntry(image_id, captions[-1].caption_id, text, (box,), category))
+            corpus.captions.append(CaptionEntry(len(corpus.captions), image_id, text))
+            corpus.phrases.append(PhraseEntry(image_id, corpus.captions[-1].caption_id, text, (box,), category))
 
         for split, path in lists.items():
             content = read_json(path, "RefCOCO", "images", "annotations", "categories")
-            names = category_names(path, content, rejected)
+            names = category_names(path, content, corpus.rejected)
             images = placed(f"{path.name}, images", content["images"])
-            expressions = dict(read_entries("image", images, lambda item: (read_id(item["id"]), item), rejected))
-            read_entries("caption", placed(path.name, content["annotations"]), partial(read, split), rejected)
-        return Corpus(root / self.images, list(entries.values()), captions, phrases, rejected=rejected)
+            expressions = dict(read_entries("image", images, lambda item: (read_id(item["id"]), item), corpus.rejected))
+            read_entries("caption", placed(path.name, content["annotations"]), partial(read, split), corpus.rejected)
+        corpus.images += entries.values()
+        return corpus

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry
 from bifocal.datasets.formats.entries import placed, read_entries, read_text, read_whole
 from bifocal.datasets.formats.files import find_lists, read_json, read_names, require_root
 
@@ -32,22 +32,18 @@ class ReferIt:
         boxes = read_json(root / "referit_bbox.json", "ReferIt")
         sizes = read_json(root / "referit_imsize.json", "ReferIt")
         lists = find_lists(root, {split: f"referit_{split}_imlist.txt" for split in SPLITS}, "ReferIt")
-        entries: list[ImageEntry] = []
-        captions: list[CaptionEntry] = []
-        phrases: list[PhraseEntry] = []
-        described: set[str] = set()
-        rejected: list[RejectedEntry] = []
+        corpus, described = Corpus(root / self.images), set[str]()
 
         def read_region(region: tuple[str, Any]) -> None:
             image_id = region[0].rpartition("_")[0]
             x0, y0, x1, y1 = map(float, boxes[region[0]])
             described.add(region[0])
             for text in dict.fromkeys(
-                " ".join(text.split()) for text in read_entries("caption", placed(*region), read_text, rejected)
+                " ".join(text.split()) for text in read_entries("caption", placed(*region), read_text, corpus.rejected)
             ):
-                captions.append(CaptionEntry(len(captions), image_id, text))
+                corpus.captions.append(CaptionEntry(len(corpus.captions), image_id, text))
                 box = (x0, y0, x1 + 1, y1 + 1)
-                phrases.append(PhraseEntry(image_id, captions[-1].caption_id, text, (box,)))
+                corpus.phrases.append(PhraseEntry(image_id, corpus.captions[-1].caption_id, text, (box,)))
 
         def read_image(named: tuple[str, str]) -> ImageEntry:
             name, split = named
@@ -55,16 +51,15 @@ class ReferIt:
 
         for split, path in lists.items():
             named = ((name, (name, split)) for name in read_names(path, "ReferIt"))
-            entries += read_entries("image", named, read_image, rejected)
+            corpus.images += read_entries("image", named, read_image, corpus.rejected)
             regions = read_json(root / f"referit_query_{split}.json", "ReferIt")
-            read_entries("caption", ((f"region {item[0]}", item) for item in regions.items()), read_region, rejected)
-        listed = {image.image_id for image in entries}
-        excluded = [
-            RejectedEntry("phrase", f"region {region}", "no description", intentional=True)
-            for region in boxes
-            if region not in described and region.rpartition("_")[0] in listed
-        ]
-        return Corpus(root / self.images, entries, captions, phrases, excluded, rejected=rejected)
+            records = ((f"region {item[0]}", item) for item in regions.items())
+            read_entries("caption", records, read_region, corpus.rejected)
+        listed = {image.image_id for image in corpus.images}
+        for region in boxes:
+            if region not in described and region.rpartition("_")[0] in listed:
+                corpus.exclude("phrase", f"region {region}", "no description")
+        return corpus
 
 
 def _read_size(size: Any) -> tuple[int, int]:

@@ -19,15 +19,8 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )
-from bifocal.datasets.formats.entries import (
-    placed,
-    read_box,
-    read_entries,
-    read_id,
-    read_size,
-    read_text,
-    read_whole,
-)
+from bifocal.datasets.corpora.coco_instances import read_coco_captions
+from bifocal.datasets.formats.entries import placed, read_box, read_entries, read_id, read_size, read_text, read_whole
 from bifocal.datasets.formats.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.splits import draw_counts
 
@@ -142,12 +135,7 @@ class VisualGenome:
     def _list_coco(self, root: Path, listed: Sequence[_Listed], rejected: list[RejectedEntry]) -> _Listing:
         annotations = read_json(root / str(self.coco), "VisualGenome", "images", "annotations")
         sentences: dict[str, list[CaptionEntry]] = defaultdict(list)
-        for caption in read_entries(
-            "caption",
-            placed(str(self.coco), annotations["annotations"]),
-            lambda item: CaptionEntry(read_whole(item["id"]), read_id(item["image_id"]), read_text(item["caption"])),
-            rejected,
-        ):
+        for caption in read_coco_captions(str(self.coco), annotations["annotations"], rejected):
             sentences[caption.image_id].append(caption)
         shared: dict[str, ImageEntry] = {}
         excluded = []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
 from bifocal.datasets.formats.entries import placed, read_entries
 from bifocal.datasets.formats.files import find_lists, read_names, read_xml, require_root
 from bifocal.datasets.splits import check_fractions, draw_splits
@@ -50,33 +50,30 @@ class VOC:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "VOC", "Annotations/, ImageSets/Main/ and JPEGImages/")
-        main = root / "ImageSets" / "Main"
-        entries: list[ImageEntry] = []
-        phrases: list[PhraseEntry] = []
-        labels: list[LabelEntry] = []
-        rejected: list[RejectedEntry] = []
+        main, corpus = root / "ImageSets" / "Main", Corpus(root / "JPEGImages")
 
         def read(split: str, image_id: str) -> ImageEntry:
             tree = read_xml(root / "Annotations" / f"{image_id}.xml", "VOC")
             size = int(_read_text(tree, "size/width")), int(_read_text(tree, "size/height"))
-            objects = read_entries("phrase", placed(f"{image_id}.xml", tree.iter("object")), _read_object, rejected)
+            objects = read_entries(
+                "phrase", placed(f"{image_id}.xml", tree.iter("object")), _read_object, corpus.rejected
+            )
             by_class: dict[str, list[_Object]] = defaultdict(list)
             for item in objects:
                 by_class[item.name].append(item)
-            phrases.extend(
+            corpus.phrases.extend(
                 PhraseEntry(image_id, None, name, tuple(item.box for item in items), name)
                 for name, items in by_class.items()
             )
-            labels.extend(LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES)
+            corpus.labels.extend(LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES)
             return ImageEntry(image_id, f"{image_id}.jpg", split, size)
 
         for split, path in find_lists(main, self.lists, "VOC").items():
-            entries += read_entries(
-                "image", ((name, name) for name in read_names(path, "VOC")), partial(read, split), rejected
-            )
-        drawn = draw_splits({entry.image_id: entry.split for entry in entries}, self.subsets, self.seed)
-        entries = [replace(entry, split=drawn[entry.image_id]) for entry in entries]
-        return Corpus(root / "JPEGImages", entries, (), phrases, labels=labels, rejected=rejected)
+            names = ((name, name) for name in read_names(path, "VOC"))
+            corpus.images += read_entries("image", names, partial(read, split), corpus.rejected)
+        drawn = draw_splits({entry.image_id: entry.split for entry in corpus.images}, self.subsets, self.seed)
+        corpus.images = [replace(entry, split=drawn[entry.image_id]) for entry in corpus.images]
+        return corpus
 
 
 class _Object(NamedTuple):

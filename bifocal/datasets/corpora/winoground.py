@@ -45,15 +45,9 @@ class Winoground:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Winoground", "examples.jsonl and images/")
-        rejected: list[RejectedEntry] = []
-        pairs = [
-            pair
-            for example in read_examples(root / "examples.jsonl", rejected)
-            for pair in zip(example.images, example.captions, strict=True)
-        ]
-        return Corpus(
-            root / "images",
-            [ImageEntry(image_id, f"{image_id}.png", "test") for image_id, _ in pairs],
-            [CaptionEntry(number, image_id, text) for number, (image_id, text) in enumerate(pairs)],
-            rejected=rejected,
-        )
+        corpus = Corpus(root / "images")
+        for example in read_examples(root / "examples.jsonl", corpus.rejected):
+            for image_id, text in zip(example.images, example.captions, strict=True):
+                corpus.images.append(ImageEntry(image_id, f"{image_id}.png", "test"))
+                corpus.captions.append(CaptionEntry(len(corpus.captions), image_id, text))
+        return corpus

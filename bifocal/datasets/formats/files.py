@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry
 from bifocal.datasets.formats.entries import placed, read_entries, read_id, read_text, read_whole, shown
 from bifocal.onnx.files import parse_json
 
@@ -134,9 +134,7 @@ def _parse_json(path: Path, corpus: str) -> Any:
 
 def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = True) -> Corpus:
     """Read images ``filepath/filename`` below ``image_root``; the images of restval join train or are excluded."""
-    captions: list[CaptionEntry] = []
-    excluded: list[RejectedEntry] = []
-    rejected: list[RejectedEntry] = []
+    found = Corpus(image_root)
 
     def read(item: Any) -> ImageEntry | None:
         name, split = read_text(item["filename"]), item["split"]
@@ -148,18 +146,16 @@ def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = 
             "caption",
             placed(f"{path.name}, {name}", item["sentences"], "sentid"),
             lambda sentence: CaptionEntry(read_whole(sentence["sentid"]), image_id, read_text(sentence["raw"])),
-            rejected,
+            found.rejected,
         )
         if split == "restval" and not restval:
-            excluded.append(RejectedEntry("image", name, "in the split restval; restval is False", intentional=True))
-            excluded.extend(
-                RejectedEntry("caption", f"{each.caption_id} of {image_id}", "its image is excluded", intentional=True)
-                for each in sentences
-            )
+            found.exclude("image", name, "in the split restval; restval is False")
+            for each in sentences:
+                found.exclude("caption", f"{each.caption_id} of {image_id}", "its image is excluded")
             return None
-        captions.extend(sentences)
+        found.captions.extend(sentences)
         return ImageEntry(image_id, str(file), "train" if split == "restval" else split)
 
     records = placed(path.name, read_json(path, corpus, "images")["images"], "filename")
-    images = [image for image in read_entries("image", records, read, rejected) if image is not None]
-    return Corpus(image_root, images, captions, excluded=excluded, rejected=rejected)
+    found.images = [image for image in read_entries("image", records, read, found.rejected) if image is not None]
+    return found

@@ -41,28 +41,25 @@ def read_scenes(
 
     for split in SPLITS:
         (output_dir / split).mkdir(parents=True, exist_ok=True)
-    entries: list[ImageEntry] = []
-    captions: list[CaptionEntry] = []
-    phrases: list[PhraseEntry] = []
-    labels: list[LabelEntry] = []
+    corpus = Corpus(output_dir)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = zip(numbers, pool.map(draw, numbers), strict=True)
         for (split, number), (drawn, sentences) in track(results, "drawing scenes", total=len(numbers)):
             image_id = f"{split}-{number:05d}"
-            entries.append(ImageEntry(image_id, _path(split, number), split))
-            labels += _labels(image_id, drawn)
+            corpus.images.append(ImageEntry(image_id, _path(split, number), split))
+            corpus.labels += _labels(image_id, drawn)
             boxes = {item: box_of(item, size) for group in drawn.groups for item in group}
             for sentence in sentences:
-                caption = CaptionEntry(len(captions), image_id, sentence.text)
-                captions.append(caption)
-                phrases += [
+                caption = CaptionEntry(len(corpus.captions), image_id, sentence.text)
+                corpus.captions.append(caption)
+                corpus.phrases += [
                     PhraseEntry(
                         image_id, caption.caption_id, phrase, tuple(boxes[item] for item in group),
                         group[0].appearance.shape,
                     )
                     for phrase, group in sentence.phrases
                 ]  # fmt: skip
-    return Corpus(output_dir, entries, captions, phrases, labels=labels)
+    return corpus
 
 
 def _labels(image_id: str, scene: Scene) -> list[LabelEntry]:
