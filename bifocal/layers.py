@@ -22,6 +22,12 @@ def mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential
     return nn.Sequential(*layers[: None if count > 1 else 1])
 
 
+def two_layers(input_dim: int, hidden: int, dim: int, dropout: float) -> nn.Sequential:
+    """Return two fully connected layers with a ReLU between them, and batch normalization after the last."""
+    first = nn.Linear(input_dim, hidden), nn.ReLU(), nn.Dropout(dropout)
+    return nn.Sequential(*first, nn.Linear(hidden, dim), nn.BatchNorm1d(dim))
+
+
 class ResidualMap(nn.Module):
     """``normalize(x + blend * residual(x))``, x of unit norm cut or filled to ``dim``; ``blend`` is 1 in training."""
 

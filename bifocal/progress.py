@@ -27,11 +27,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff
 
 
 def track(
-    items: Iterable[T],
-    task: str,
-    total: int | None = None,
-    done: int = 0,
-    status: Callable[[], str] = lambda: "",
+    items: Iterable[T], task: str, total: int | None = None, done: int = 0, status: Callable[[], str] = lambda: ""
 ) -> Iterator[T]:
     """Yield ``items`` and show the progress on stderr, with ``status()`` about the last item, such as its loss.
 

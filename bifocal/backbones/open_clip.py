@@ -82,11 +82,7 @@ class OpenClipBackbone(DescribedBackbone):
     def token_map(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, size, size) uint8 to the last normalized tokens of their patches (B, C, rows, columns)."""
         outputs = self.network.visual.forward_intermediates(
-            self.normalize(pixels),
-            indices=1,
-            normalize_intermediates=True,
-            intermediates_only=True,
-            output_fmt="NCHW",
+            self.normalize(pixels), indices=1, normalize_intermediates=True, intermediates_only=True, output_fmt="NCHW"
         )
         return cast(Tensor, outputs["image_intermediates"][-1])
 

@@ -34,6 +34,9 @@ class Subject:
         features, text: stores that hold the images and captions of the split.
         vectorizer: fitted vectorizer of ``text``, for phrases and words that are not in the store.
         seed: of every random draw.
+        resamples: of the images, for 95 % intervals.
+        shown: best and worst queries of each kind, wrong choices of each kind and similar images in the report.
+        compared: images of the split, and of the other splits, to compare for near-duplicates; 0 for none.
         bank: training captions and images that correct hubness, as they are served with the model; None for no
             correction.
     """
@@ -45,6 +48,9 @@ class Subject:
     text: TextStore
     vectorizer: FittedVectorizer
     seed: int = 0
+    resamples: int = 1000
+    shown: int = 6
+    compared: int = 5000
     bank: HubnessBank | None = None
     _cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 

@@ -12,24 +12,13 @@ SHOWN_CAPTIONS, SHOWN_PAIRS = 10, 12
 
 
 class DataQuality:
-    """Properties of the data that make metrics look better or worse than the model is; no metric.
-
-    Args:
-        duplicate_check_images: images of the split, and of the other splits, to compare at most; 0 for none.
-    """
+    """Properties of the data that make metrics look better or worse than the model is; no metric."""
 
     title = "Data quality"
 
-    def __init__(self, duplicate_check_images: int = 5000) -> None:
-        self.limit = duplicate_check_images
-
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``."""
-        blocks = [
-            *_shared_captions(subject),
-            *_mismatched_captions(subject, self.limit),
-            *_near_duplicates(subject, self.limit),
-        ]
+        blocks = [*_shared_captions(subject), *_mismatched_captions(subject), *_near_duplicates(subject)]
         note = "Properties of the data that make metrics look better or worse than the model is."
         return Result(self.title, sections=[Section(self.title, note, blocks)])
 
@@ -42,13 +31,13 @@ def _shared_captions(subject: Subject) -> list[Block]:
     return [Table("Captions that several images share", ("", "images"), rows, wide=True)]
 
 
-def _mismatched_captions(subject: Subject, limit: int) -> list[Block]:
+def _mismatched_captions(subject: Subject) -> list[Block]:
     """List captions of a random part of all splits that fit other images better than their own."""
-    if subject.features.pixels or limit == 0:
+    if subject.features.pixels or subject.compared == 0:
         return []
     images = subject.dataset.images
     described = images[images["image_id"].isin(subject.dataset.captions["image_id"])]["image_id"].tolist()
-    drawn = sorted(np.random.default_rng(subject.seed).permutation(len(described))[:limit])
+    drawn = sorted(np.random.default_rng(subject.seed).permutation(len(described))[: subject.compared])
     ids = [described[row] for row in drawn]
     rows = subject.features.rows(ids)
     vectors = [mean_region(batch.features.float(), batch.mask).numpy() for batch in subject.features.batches(rows, 256)]
@@ -69,14 +58,14 @@ def _mismatched_captions(subject: Subject, limit: int) -> list[Block]:
     return [Gallery(items, "Captions that may belong to another image", note)]
 
 
-def _near_duplicates(subject: Subject, limit: int) -> list[Block]:
+def _near_duplicates(subject: Subject) -> list[Block]:
     """Compare a random part of the split with a random part of the other splits."""
     images, thumbnails = subject.dataset.images, subject.thumbnails
     images = images[images["path"].notna()]
     inside = images["split"] == subject.split_name
     random = np.random.default_rng(subject.seed)
     all_ids = [images.loc[rows, "image_id"].tolist() for rows in (inside, ~inside)]
-    drawn = [[ids[row] for row in sorted(random.permutation(len(ids))[:limit])] for ids in all_ids]
+    drawn = [[ids[row] for row in sorted(random.permutation(len(ids))[: subject.compared])] for ids in all_ids]
     if not all(drawn):
         return [Note("No image files of this and another split were compared.")]
     pairs = near_duplicates(drawn[0], drawn[1], thumbnails.open)

@@ -1,9 +1,10 @@
 """Two fully connected layers over a global image feature."""
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from bifocal.image_encoders.base import ImageEncoder, mean_region
+from bifocal.layers import two_layers
 from bifocal.localization.per_region import PerRegionLocalizer
 
 
@@ -31,13 +32,7 @@ class ProjectionEncoder(ImageEncoder):
 
     def __init__(self, input_dim: int = 4096, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
         super().__init__(input_dim, dim)
-        self.layers = nn.Sequential(
-            nn.Linear(input_dim, hidden),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(hidden, dim),
-            nn.BatchNorm1d(dim),
-        )
+        self.layers = two_layers(input_dim, hidden, dim, dropout)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return normalize(self.layers(mean_region(features, mask)), dim=1)

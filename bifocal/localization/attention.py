@@ -111,11 +111,7 @@ def sentence_heatmap(sentence: Tensor, cells: Tensor, options: AttentionOptions 
         sentence (d,), cells (L, R, d) -> (R,)
     """
     attention = attend(
-        sentence.unsqueeze(0),
-        cells,
-        unit=options.unit_sentence,
-        softmax=options.softmax,
-        level=options.sentence_level,
+        sentence.unsqueeze(0), cells, unit=options.unit_sentence, softmax=options.softmax, level=options.sentence_level
     )
     return attention.heatmaps[0]
 

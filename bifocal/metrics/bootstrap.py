@@ -18,21 +18,13 @@ SUBSETS, SUBSETS_PER_TAIL = 10_000, 20
 """Least number of subsets, and least expected number of subset means below the bound."""
 
 
-def bootstrap_difference(first: Tensor, second: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
-    """Return the summed difference of means, first - second, over S metrics for each resample of the images.
-
-    ``first`` and ``second`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S).
-    """
-    if first.shape != second.shape:
-        raise ValueError(_shapes(first, second, counts))
-    # A resample may hold no query of a metric, and then adds 0.
-    return bootstrap_means(first.double() - second.double(), counts, resamples, seed).nan_to_num(0.0).sum(dim=1)
-
-
 def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
     """Return the mean per query (resamples, S) of each metric, NaN where a resample holds no query of it."""
     if totals.shape != counts.shape or totals.ndim != 2:
-        raise ValueError(_shapes(totals, totals, counts))
+        raise ValueError(
+            f"totals {tuple(totals.shape)} and counts {tuple(counts.shape)} differ: each needs one row per image and "
+            "one column per metric"
+        )
     if (counts.sum(dim=0) == 0).any():
         raise ValueError(f"metrics {(counts.sum(dim=0) == 0).nonzero().flatten().tolist()} have no query")
     totals, counts = totals.double(), counts.double()
@@ -79,13 +71,6 @@ def _weights(images: int, resamples: int, seed: int) -> Iterator[Tensor]:
         drawn = torch.randint(images, (size, images), generator=generator)
         weights = torch.zeros(size, images, dtype=torch.float64)
         yield weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
-
-
-def _shapes(first: Tensor, second: Tensor, counts: Tensor) -> str:
-    return (
-        f"totals {tuple(first.shape)} and {tuple(second.shape)} and counts {tuple(counts.shape)} differ: "
-        "each needs one row per image and one column per metric"
-    )
 
 
 def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: int) -> float:

@@ -31,11 +31,7 @@ class Discrepancy:
 
 
 def discrepancy_test(
-    reference: Array,
-    sample: Array,
-    permutations: int = 999,
-    seed: int = 0,
-    blocks: tuple[Labels, Labels] | None = None,
+    reference: Array, sample: Array, permutations: int = 999, seed: int = 0, blocks: tuple[Labels, Labels] | None = None
 ) -> Discrepancy:
     """Estimate the squared maximum mean discrepancy of two samples, and test whether it is 0.
 

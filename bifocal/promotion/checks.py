@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.bootstrap import subset_lower_bound
-from bifocal.promotion.comparison import RETRIEVAL, hits, image_totals, join_queries
+from bifocal.promotion.comparison import RECALL_SUM, RETRIEVAL, join_queries
 
-RECALL_SUM = "recall_sum"
 ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
 EVALUATE = "evaluate with Baselines in evaluate.evaluators, and register the model again"
 
@@ -66,10 +66,18 @@ def measure(
     metrics = [(part, cut) for part in RETRIEVAL for cut in ks] if name == RECALL_SUM else [(direction, int(k or 1))]
     if not {part for part, _ in metrics} <= set(queries["direction"]):
         return None
-    scores = [hits(queries[queries["direction"] == part], cut) for part, cut in metrics]
-    current, reference, counts = image_totals(scores)
-    low = subset_lower_bound(current - reference, counts, alpha, seed)
-    return sum(float(s.current.mean()) for s in scores), sum(float(s.reference.mean()) for s in scores), low
+    of_metric = [queries[queries["direction"] == part] for part, _ in metrics]
+    image_ids = pd.Index(sorted({image for part in of_metric for image in part["image_id"]}))
+    gains, counts = torch.zeros(2, len(image_ids), len(metrics), dtype=torch.float64)
+    values = []
+    for column, (part, (_, cut)) in enumerate(zip(of_metric, metrics, strict=True)):
+        hits = 100 * (part[["rank_current", "rank_reference"]] < cut).to_numpy(np.float64)
+        rows = torch.from_numpy(image_ids.get_indexer(part["image_id"]))
+        gains[:, column].index_add_(0, rows, torch.from_numpy(hits[:, 0] - hits[:, 1]))
+        counts[:, column] = rows.bincount(minlength=len(image_ids))
+        values.append(hits.mean(axis=0))
+    current, reference = np.sum(values, axis=0).tolist()
+    return current, reference, subset_lower_bound(gains, counts, alpha, seed)
 
 
 def limit_check(name: str, value: float, limit: float, key: str = "") -> Check:

@@ -73,10 +73,7 @@ def _contents(test: Dataset, store: FeatureStore | None) -> list[str]:
 
 
 def _other_model_reasons(
-    images: pd.DataFrame,
-    models: Sequence[ExportedModel],
-    stores: Sequence[FeatureStore | None],
-    unseen_images: bool,
+    images: pd.DataFrame, models: Sequence[ExportedModel], stores: Sequence[FeatureStore | None], unseen_images: bool
 ) -> list[tuple[str, "pd.Series[bool]"]]:
     """Return the reasons for which images are unfit for the models to compare with."""
     reasons = []

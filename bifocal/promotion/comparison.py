@@ -24,15 +24,6 @@ RECALL_SUM = "recall_sum"
 VERDICTS = {1: Badge("better", good=True), -1: Badge("worse", good=False), 0: Badge("unclear")}
 
 
-@dataclass(frozen=True)
-class PairedScores:
-    """Scores of two models on the same queries, and each query's image; all (Q,)."""
-
-    current: NDArray[np.float64]
-    reference: NDArray[np.float64]
-    image_ids: Sequence[str]
-
-
 Interval = tuple[float, float]
 
 
@@ -121,25 +112,8 @@ def _label(name: str) -> str:
     return name.replace("_", " ").replace("retrieval.", "").replace(".", " ")
 
 
-def image_totals(scores: Sequence[PairedScores]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return both models' totals and the number of queries, per image and metric; all (G, S)."""
-    image_ids = sorted({image for metric in scores for image in metric.image_ids})
-    row_of_image = {image: row for row, image in enumerate(image_ids)}
-    current, reference, counts = torch.zeros(3, len(image_ids), len(scores), dtype=torch.float64)
-    for column, metric in enumerate(scores):
-        rows = torch.tensor([row_of_image[image] for image in metric.image_ids])
-        current[:, column].index_add_(0, rows, torch.from_numpy(metric.current))
-        reference[:, column].index_add_(0, rows, torch.from_numpy(metric.reference))
-        counts[:, column] = rows.bincount(minlength=len(image_ids))
-    return current, reference, counts
-
-
 def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``."""
-    if not ({"protocol"} <= set(current.columns) & set(reference.columns)):
-        raise ValueError(
-            "a table of ranks has no column 'protocol': version 0.2 or earlier wrote it; evaluate the model again"
-        )
     pairs = current.merge(reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one")
     unlike = pairs[pairs["protocol_current"] != pairs["protocol_reference"]]
     if len(unlike):
@@ -227,12 +201,6 @@ def compare_trainings(name: str, metric: Sampled, current: int, seed: int, most:
     both, *single = (percentile_interval(means + sqrt(factor) * student, 0.95) for means, factor in parts)
     one, other = ((max(low, 0.0), min(high, most)) for low, high in single)
     return Difference(name, float(measured[0].mean()), float(measured[1].mean()), both, one, other)
-
-
-def hits(queries: pd.DataFrame, k: int) -> PairedScores:
-    """Return 100 for each query whose rank is among the first ``k``, else 0."""
-    current, reference = ((queries[f"rank_{model}"] < k).to_numpy() for model in ("current", "reference"))
-    return PairedScores(np.where(current, 100.0, 0.0), np.where(reference, 100.0, 0.0), list(queries["image_id"]))
 
 
 def comparison_page(title: str, comparisons: Sequence[Comparison], blocks: Sequence[Block] = ()) -> str:

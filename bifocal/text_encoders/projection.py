@@ -1,7 +1,6 @@
 """Two fully connected layers over a caption's vector."""
 
-from torch import nn
-
+from bifocal.layers import two_layers
 from bifocal.text_encoders.base import VectorTextEncoder
 
 
@@ -29,10 +28,4 @@ class ProjectionEncoder(VectorTextEncoder):
 
     def __init__(self, input_dim: int = 6000, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
         super().__init__(input_dim, dim)
-        self.projection = nn.Sequential(
-            nn.Linear(input_dim, hidden),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(hidden, dim),
-            nn.BatchNorm1d(dim),
-        )
+        self.projection = two_layers(input_dim, hidden, dim, dropout)

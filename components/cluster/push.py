@@ -23,14 +23,7 @@ AUTHOR = {f"GIT_{role}_NAME": "Bifocal" for role in ("AUTHOR", "COMMITTER")} | {
 """Author of the commit, unless the environment names another."""
 
 
-def run(
-    params: PushParams,
-    *,
-    repository: str,
-    revision: str,
-    dvc_lock: Path,
-    **artifacts: Path,
-) -> dict[str, float]:
+def run(params: PushParams, *, repository: str, revision: str, dvc_lock: Path, **artifacts: Path) -> dict[str, float]:
     """Push ``artifacts`` to the DVC remote, and a branch that names them to ``repository``.
 
     The branch ``runs/<id of the pipeline run>`` is one commit on top of ``revision``: 'dvc pull' downloads the

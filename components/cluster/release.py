@@ -11,14 +11,7 @@ from runtime.spec import Params
 
 
 def run(
-    params: Params,
-    *,
-    embedding: Path,
-    onnx: Path,
-    collection: Path,
-    index: Path,
-    registration: Path,
-    released: Path,
+    params: Params, *, embedding: Path, onnx: Path, collection: Path, index: Path, registration: Path, released: Path
 ) -> dict[str, float]:
     """Make the artifacts the release of the version in ``registration``, unless its release has the same contents."""
     registered = json.loads((registration / "registration.json").read_text())

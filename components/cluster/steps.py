@@ -263,11 +263,7 @@ MONITOR = ClusterStep(
 
 
 NOTIFY = ClusterStep(
-    name="notify",
-    summary="Report a failed run to a web hook.",
-    params=Params,
-    outputs=(),
-    side_effects=True,
+    name="notify", summary="Report a failed run to a web hook.", params=Params, outputs=(), side_effects=True
 )
 
 

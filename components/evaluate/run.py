@@ -40,14 +40,11 @@ def run(
     model = load_model(embedding, "cuda" if torch.cuda.is_available() else "cpu")
     tables = read_dataset(dataset)
     stores = (open_features(features, tables), TextStore(text), load_vectorizer(text))
-    subject = Subject(model, tables, params.split, *stores, seed=params.seed, bank=HubnessBank.read(embedding))
-    available = {
-        "bootstrap_resamples": params.bootstrap_resamples,
-        "shown_queries": params.report.queries,
-        "duplicate_check_images": params.report.duplicate_check,
-    }
-    evaluators = [build("bifocal.evaluation", evaluator, **available) for evaluator in params.evaluators]
-    results = [evaluator(subject) for evaluator in evaluators]
+    subject = Subject(
+        model, tables, params.split, *stores, seed=params.seed, resamples=params.bootstrap_resamples,
+        shown=params.report.queries, compared=params.report.duplicate_check, bank=HubnessBank.read(embedding),
+    )  # fmt: skip
+    results = [build("bifocal.evaluation", evaluator)(subject) for evaluator in params.evaluators]
     for result in results:
         if result.skipped:
             log_line(f"{result.title} is skipped: {result.skipped}")

@@ -8,14 +8,7 @@ from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
 
-EvaluatorRef = Annotated[
-    ClassRef,
-    FromRegistry(
-        "bifocal.evaluation",
-        injected=("bootstrap_resamples", "shown_queries", "duplicate_check_images"),
-        paths=("examples", "folder", "human_triplets"),
-    ),
-]
+EvaluatorRef = Annotated[ClassRef, FromRegistry("bifocal.evaluation", paths=("examples", "folder", "human_triplets"))]
 
 
 class ReportParams(StrictModel):

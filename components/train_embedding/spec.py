@@ -31,12 +31,10 @@ class PhaseParams(StrictModel):
         description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; the most specific name wins",
     )
     augmentations: list[Annotated[ClassRef, FromRegistry("bifocal.training.augmentations")]] = Field(
-        default=[],
-        description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, WordDrop]",
+        default=[], description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, WordDrop]"
     )
     validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
-        default=None,
-        description="metric on the split val that chooses the epoch; null: the validator of the batches",
+        default=None, description="metric on the split val that chooses the epoch; null: the validator of the batches"
     )
 
 
@@ -54,7 +52,7 @@ class TrainEmbeddingParams(Params):
     )
     phases: list[PhaseParams] = Field(
         description="trainings in order, each from the best weights of the one before; a phase that does not improve "
-        "its metric is undone; empty to keep the weights of the initialization",
+        "its metric is undone; empty to keep the weights of the initialization"
     )
     members: int = Field(
         default=1,
@@ -74,8 +72,7 @@ class TrainEmbeddingParams(Params):
         description="class of torch.optim; the phase sets its learning rate"
     )
     decay_biases: bool = Field(
-        default=True,
-        description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices",
+        default=True, description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices"
     )
     precision: Literal["float32", "bfloat16"] = Field(
         description="precision of the matrix products in training; a CPU without bfloat16 instructions takes float32"

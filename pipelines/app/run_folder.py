@@ -18,10 +18,7 @@ INDEXED = "index"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 run_option = click.option(
-    "--run",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="Folder of the run; by default the latest one below runs/.",
+    "--run", "folder", type=click.Path(path_type=Path), help="Folder of the run; by default the latest one below runs/."
 )
 
 

@@ -132,9 +132,7 @@ def fill(readme: Path, blocks: Mapping[str, str]) -> str:
 @click.option("--recipe", type=click.Path(path_type=Path), help="Render runs/<folder>/<name> for this recipe instead.")
 @click.option("--check", is_flag=True, help="Write nothing; fail if a file differs from the declarations.")
 @click.option(
-    "--dvc-only",
-    is_flag=True,
-    help="Prepare 'dvc repro': render only dvc.yaml, and repair what a killed DVC left.",
+    "--dvc-only", is_flag=True, help="Prepare 'dvc repro': render only dvc.yaml, and repair what a killed DVC left."
 )
 def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.

@@ -96,16 +96,6 @@ class StepResources(StrictModel):
     shards: int = Field(ge=1, le=100, description="parallel steps, if the stage supports --shard")
     nodes: int = Field(ge=1, le=100, description="machines of one training; more than 1 uses the Kubeflow Trainer")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _explain_removed_key(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "max_retry_delay" in values:
-            raise ValueError(
-                "max_retry_delay was removed: Argo limits the time of all attempts, not the delay between two; "
-                "delete the key and set queue_timeout, in seconds"
-            )
-        return values
-
     @property
     def retry_deadline(self) -> int:
         """Seconds from the first pod's creation until Argo starts no retry and stops the running one.

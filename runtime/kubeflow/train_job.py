@@ -70,9 +70,7 @@ def runtime_patch(settings: NodeSettings) -> patches.RuntimePatch:
     template = patches.PodTemplatePatch(metadata=metadata, spec=pod)
     job = patches.JobTemplatePatch(spec=patches.JobSpecPatch(template=template))
     jobs = patches.JobSetSpecPatch(replicated_jobs=[patches.ReplicatedJobPatch(name="node", template=job)])
-    return patches.RuntimePatch(
-        patches.TrainingRuntimeSpecPatch(template=patches.JobSetTemplatePatch(spec=jobs)),
-    )
+    return patches.RuntimePatch(patches.TrainingRuntimeSpecPatch(template=patches.JobSetTemplatePatch(spec=jobs)))
 
 
 def _volumes(settings: NodeSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -56,12 +56,7 @@ def register_exported(
     logged = _log_model(model, graphs)
     _log_scores(logged, evaluation)
     client, kfp_run = mlflow.MlflowClient(), os.environ.get("KFP_RUN_ID")
-    tags = {
-        COMMIT_TAG: git_commit(),
-        **(kfp_tags(kfp_run) if kfp_run else {}),
-        **_lineage(evaluation, graphs),
-        **tags,
-    }
+    tags = {COMMIT_TAG: git_commit(), **(kfp_tags(kfp_run) if kfp_run else {}), **_lineage(evaluation, graphs), **tags}
     mlflow.log_params({name: value for name, value in tags.items() if is_recorded(name)})
     number = mlflow.register_model(logged.model_uri, model, tags=tags).version
     client.update_model_version(model, number, description)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bifocal.report.sections import anchor, render
 from tests.bifocal.evaluation.small import DIM, INPUTS, read_subject, write_inputs
 
 EVALUATORS = registry.registered("bifocal.evaluation")
-AVAILABLE = {"bootstrap_resamples": 100, "shown_queries": 2, "duplicate_check_images": 20}
+SMALL: dict[str, Any] = {"resamples": 100, "shown": 2, "compared": 20}
 ALWAYS_APPLY = {"Compositionality", "DataQuality", "Retrieval"}
 NEED_FILES = {"JudgedRetrieval", "SugarCrepe", "Winoground"}
 NEED_MORE_THAN_GRIDS = {"BackbonePointing", "Baselines", "PhraseLocalization", "ObjectLocalization"} | NEED_FILES
@@ -47,7 +48,7 @@ def poor_subject(subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def evaluate(name: str, subject: Subject) -> Result:
-    result: Result = registry.build("bifocal.evaluation", name, **AVAILABLE)(subject)
+    result: Result = registry.build("bifocal.evaluation", name)(replace(subject, **SMALL))
     return result
 
 

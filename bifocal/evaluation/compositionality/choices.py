@@ -29,23 +29,17 @@ def choice_result(
     labels: Mapping[str, str],
     subject: Subject,
     note: str,
-    *,
-    resamples: int,
-    shown: int,
 ) -> Result:
     """Return the accuracy of ``subject`` by edit, under ``key``; equal scores count half.
 
     Args:
         choices: image_id, edit, caption and edited, one row per choice.
         labels: names of the edits for readers, in the order of the table.
-        shown: wrong choices in the report, of each kind of edit.
     """
     choices = choices.assign(margin=score_margins(subject, choices))
     choices["correct"] = np.where(choices["margin"].abs() <= TIE, 0.5, choices["margin"] > 0).astype(np.float64)
     metrics = {
-        name: _accuracy(choices[choices["edit"] == name], resamples, subject.seed)
-        for name in labels
-        if (choices["edit"] == name).any()
+        name: _accuracy(choices[choices["edit"] == name], subject) for name in labels if (choices["edit"] == name).any()
     }
     rows = [
         MetricRow(
@@ -54,7 +48,7 @@ def choice_result(
         )
         for name, values in metrics.items()
     ]  # fmt: skip
-    columns, wrong = ("edit", "caption", "preferred"), list(_wrong(choices, labels, shown))
+    columns, wrong = ("edit", "caption", "preferred"), list(_wrong(choices, labels, subject.shown))
     blocks = [metric_table("", rows), Table("Wrong choices", columns, wrong, wide=True, text=True)]
     return Result(title, {key: metrics}, rows=rows, sections=[Section(title, note, blocks)])
 
@@ -74,10 +68,10 @@ def _wrong(choices: pd.DataFrame, labels: Mapping[str, str], shown: int) -> Iter
             yield labels[str(name)], str(row.caption), str(row.edited)
 
 
-def _accuracy(choices: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
+def _accuracy(choices: pd.DataFrame, subject: Subject) -> dict[str, Any]:
     """Return the accuracy in percent, its 95 % interval, and the number of captions."""
     values = 100 * choices["correct"].to_numpy(np.float64)
-    low, high = mean_interval(values, list(choices["image_id"]), resamples=resamples, seed=seed)
+    low, high = mean_interval(values, list(choices["image_id"]), resamples=subject.resamples, seed=subject.seed)
     return {"accuracy": float(values.mean()), "low": low, "high": high, "captions": len(choices)}
 
 

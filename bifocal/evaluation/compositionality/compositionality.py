@@ -77,16 +77,9 @@ class Compositionality:
     As in ARO (Yuksekgonul et al., "When and why vision-language models behave like bags-of-words", ICLR 2023) and
     Winoground (Thrush et al., CVPR 2022). Rules make the edits. Equal scores count half, so a bag-of-words model has
     exactly 50 % where an edit keeps the words.
-
-    Args:
-        bootstrap_resamples: of the images, for the 95 % intervals.
-        shown_queries: wrong choices in the report, of each kind of edit.
     """
 
     title = "Compositionality"
-
-    def __init__(self, bootstrap_resamples: int = 1000, shown_queries: int = 6) -> None:
-        self.resamples, self.shown = bootstrap_resamples, shown_queries
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped if no rule applies to its captions."""
@@ -98,9 +91,7 @@ class Compositionality:
             "number of captions with this edit. A model of bags of words has 50 % where an edit keeps all words: "
             "exchanged attributes and nouns, and shuffled words."
         )
-        return choice_result(
-            self.title, "compositionality", choices, LABELS, subject, note, resamples=self.resamples, shown=self.shown
-        )
+        return choice_result(self.title, "compositionality", choices, LABELS, subject, note)
 
 
 def edited_captions(captions: pd.DataFrame) -> pd.DataFrame:

@@ -29,16 +29,12 @@ class SugarCrepe:
 
     Args:
         folder: ``add_att.json`` and the six other files, as published; None skips the evaluator.
-        bootstrap_resamples: of the images, for the 95 % intervals.
-        shown_queries: wrong choices in the report, of each kind of edit.
     """
 
     title = "SugarCrepe"
 
-    def __init__(
-        self, folder: Path | str | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
-    ) -> None:
-        self.folder, self.resamples, self.shown = folder, bootstrap_resamples, shown_queries
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = folder
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks an image."""
@@ -55,9 +51,7 @@ class SugarCrepe:
             )
         choices = choices.assign(image_id=choices["image"].map(ids))
         note = "Percentage of captions that fit their image better than the hard negative does."
-        return choice_result(
-            self.title, "sugar_crepe", choices, LABELS, subject, note, resamples=self.resamples, shown=self.shown
-        )
+        return choice_result(self.title, "sugar_crepe", choices, LABELS, subject, note)
 
 
 def read_choices(folder: Path) -> pd.DataFrame:

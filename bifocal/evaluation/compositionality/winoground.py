@@ -25,13 +25,12 @@ class Winoground:
 
     Args:
         examples: ``examples.jsonl``, as published; None skips the evaluator. The corpus ``Winoground`` has its images.
-        bootstrap_resamples: of the examples, for the 95 % intervals.
     """
 
     title = "Winoground"
 
-    def __init__(self, examples: Path | str | None = None, bootstrap_resamples: int = 1000) -> None:
-        self.examples, self.resamples = examples, bootstrap_resamples
+    def __init__(self, examples: Path | str | None = None) -> None:
+        self.examples = examples
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks an image of an example."""
@@ -53,7 +52,7 @@ class Winoground:
         metrics, rows = {}, []
         for name, correct in right.items():
             values = np.where(correct, 100.0, 0.0)
-            low, high = mean_interval(values, names, resamples=self.resamples, seed=subject.seed)
+            low, high = mean_interval(values, names, resamples=subject.resamples, seed=subject.seed)
             tags = {
                 tag: float(values[[example.tag == tag for example in examples]].mean())
                 for tag in sorted({example.tag for example in examples})

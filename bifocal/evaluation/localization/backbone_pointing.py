@@ -44,17 +44,13 @@ class BackbonePointing:
 
     Args:
         head: part of ``bifocal.localization.heads``, as it is exported; None for ``ClassMixture`` by words.
-        bootstrap_resamples: of the images, for the 95 % interval.
-        shown_queries: half the number of images in the report.
     """
 
     title = "Pointing by the backbone"
     parts: ClassVar[Mapping[str, str]] = {"head": "bifocal.localization.heads"}
 
-    def __init__(
-        self, head: ClassMixture | MaskCLIP | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
-    ) -> None:
-        self.head, self.resamples, self.shown = head or ClassMixture(), bootstrap_resamples, 2 * shown_queries
+    def __init__(self, head: ClassMixture | MaskCLIP | None = None) -> None:
+        self.head = head or ClassMixture()
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without weights of a backbone with a classifier, or without image files."""
@@ -68,7 +64,7 @@ class BackbonePointing:
         metrics = self._measure(head, subject, images[:MEASURED_IMAGES])
         rows = [] if metrics is None else _rows(metrics)
         blocks = [metric_table("", rows)] if rows else []
-        gallery = Gallery(shown_items(head, subject, images[: self.shown]))
+        gallery = Gallery(shown_items(head, subject, images[: 2 * subject.shown]))
         return Result(
             self.title,
             {} if metrics is None else {"backbone_pointing": metrics},
@@ -102,7 +98,7 @@ class BackbonePointing:
             ids += [str(image)] * len(places)
             boxes += list(of_image["boxes"])
         hits = 100 * pointing_hits(np.array(points), boxes).astype(np.float64)
-        low, high = mean_interval(hits, ids, resamples=self.resamples, seed=subject.seed)
+        low, high = mean_interval(hits, ids, resamples=subject.resamples, seed=subject.seed)
         center = 100 * float(center_baseline(sizes.loc[ids].to_numpy(np.float64), boxes).mean())
         return {"accuracy": float(hits.mean()), "low": low, "high": high, "center": center, "phrases": len(boxes)}
 

@@ -32,8 +32,6 @@ class PointingGame:
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own. A k that is not
             given is tuned on ``val``.
-        bootstrap_resamples: of the images, for the 95 % interval.
-        shown_queries: half the number of phrases in the report, of which at most half are misses.
         min_area: part of the image that the smallest rectangle around the boxes of a phrase covers at least; other
             phrases are left out. The code of Akbari et al., CVPR 2019, has 0.05, which their paper does not say.
         training: folder of the dataset whose captions trained the model, for the accuracy of phrases with a word that
@@ -44,15 +42,10 @@ class PointingGame:
     parts: ClassVar[Mapping[str, str]] = {"localizer": "bifocal.localization"}
 
     def __init__(
-        self,
-        localizer: AnyLocalizer | None = None,
-        bootstrap_resamples: int = 1000,
-        shown_queries: int = 6,
-        min_area: float = 0.0,
-        training: Path | str | None = None,
+        self, localizer: AnyLocalizer | None = None, min_area: float = 0.0, training: Path | str | None = None
     ) -> None:
-        self.localizer, self.resamples, self.shown = localizer, bootstrap_resamples, 2 * shown_queries
-        self.min_area, self.training = min_area, None if training is None else Path(training)
+        self.localizer, self.min_area = localizer, min_area
+        self.training = None if training is None else Path(training)
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without phrases, boxes or a localizer."""
@@ -63,10 +56,10 @@ class PointingGame:
         pointing = point_at_phrases(chosen.locator, subject.split, min_area=self.min_area)
         dataset = subject.dataset if self.training is None else read_dataset(self.training)
         words = {word for text in dataset.split("train").captions["text"] for word in tokenize(text)}
-        metrics = pointing_metrics(pointing, self.resamples, subject.seed, words) | chosen.tuning
+        metrics = pointing_metrics(pointing, subject.resamples, subject.seed, words) | chosen.tuning
         phrases = pointing.phrases
         content = text_hashes(phrases["phrase"])
-        examples = shown_examples(pointing, chosen.locator, self.shown, subject.seed)
+        examples = shown_examples(pointing, chosen.locator, 2 * subject.shown, subject.seed)
         note = (
             f"Heatmap of a phrase, its true boxes in white, and the predicted point. {metrics['phrases']:,} phrases; a "
             "point inside a true box is a hit. At most half of the examples are misses."

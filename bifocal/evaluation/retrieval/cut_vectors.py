@@ -19,15 +19,14 @@ class CutVectors:
 
     Args:
         dims: numbers of dimensions; a number that is not below the model's is left out.
-        bootstrap_resamples: of the images, for the 95 % intervals.
     """
 
     title = "Cut vectors"
 
-    def __init__(self, dims: Sequence[int] = (64, 128, 256), bootstrap_resamples: int = 1000) -> None:
+    def __init__(self, dims: Sequence[int] = (64, 128, 256)) -> None:
         if not dims or min(dims) < 1:
             raise ValueError(f"dims is {list(dims)}: give at least one number of dimensions, each at least 1")
-        self.dims, self.resamples = sorted(set(dims)), bootstrap_resamples
+        self.dims = sorted(set(dims))
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without single vectors, or if none of ``dims`` is smaller than theirs."""
@@ -47,7 +46,7 @@ class CutVectors:
                 for direction, values in summarize(ranks, KS).items()
                 for k in KS
             }
-            intervals = retrieval_intervals(ranks, image_of_caption, KS, resamples=self.resamples, seed=subject.seed)
+            intervals = retrieval_intervals(ranks, image_of_caption, KS, resamples=subject.resamples, seed=subject.seed)
             interval = intervals["recall_sum"]["total"]
             metrics[str(dim)] = recall | {"recall_sum": sum(recall.values())} | interval
             low, high = interval["low"], interval["high"]

@@ -100,7 +100,6 @@ class JudgedRetrieval:
         judgments: ``eccv``, ``cxc`` or both.
         protocol: with one fold; COCO's 5,000 test images with five captions each, unless the split is smaller.
         ks: K of R@K.
-        bootstrap_resamples: of the images, for the 95 % intervals.
     """
 
     title = "Judged retrieval"
@@ -111,12 +110,11 @@ class JudgedRetrieval:
         judgments: Sequence[Judgments] = ("eccv", "cxc"),
         protocol: ProtocolName = "coco_5k",
         ks: Sequence[int] = (1, 5, 10),
-        bootstrap_resamples: int = 1000,
     ) -> None:
         if PROTOCOLS[protocol].folds > 1:
             raise ValueError(f"the protocol {protocol} has several folds, and judged pairs cross them: use coco_5k")
         self.folder, self.judgments, self.protocol = folder, tuple(judgments), protocol
-        self.ks, self.resamples = tuple(ks), bootstrap_resamples
+        self.ks = tuple(ks)
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks judged images or captions."""
@@ -161,7 +159,7 @@ class JudgedRetrieval:
         """Yield the means of ``values`` in percent, with their intervals."""
         for column, label in enumerate([*(f"R@{k}" for k in self.ks), *PRECISIONS]):
             percent = 100 * values[:, column]
-            interval = mean_interval(percent.numpy(), image_ids, resamples=self.resamples, seed=subject.seed)
+            interval = mean_interval(percent.numpy(), image_ids, resamples=subject.resamples, seed=subject.seed)
             yield MetricRow(
                 f"{prefix}.{label}", float(percent.mean()), f"{name}, {label}", interval,
                 unit="%", maximum=100.0, headline=label == PRECISIONS[1],

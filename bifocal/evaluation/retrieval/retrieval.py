@@ -48,22 +48,12 @@ class Retrieval:
             are protocols of papers, see ``bifocal.metrics.PROTOCOLS``.
         ks: K of R@K.
         max_k: largest K of the recall curves.
-        bootstrap_resamples: of the images, for the 95 % intervals.
-        shown_queries: best and worst queries of each direction in the report.
     """
 
     title = "Retrieval"
 
-    def __init__(
-        self,
-        protocol: ProtocolName = "full",
-        ks: Sequence[int] = (1, 5, 10),
-        max_k: int = 50,
-        bootstrap_resamples: int = 1000,
-        shown_queries: int = 6,
-    ) -> None:
+    def __init__(self, protocol: ProtocolName = "full", ks: Sequence[int] = (1, 5, 10), max_k: int = 50) -> None:
         self.protocol, self.ks, self.max_k = protocol, tuple(ks), max_k
-        self.resamples, self.shown_queries = bootstrap_resamples, shown_queries
         problems = list(self.conflicts({"ks": self.ks}))
         if problems:
             raise ValueError(problems[0])
@@ -78,7 +68,7 @@ class Retrieval:
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if the split has another size than the protocol expects."""
         ranked = rank_split(subject, self.protocol)
-        metrics = self.measure(ranked, subject.seed)
+        metrics = self.measure(ranked, subject)
         curves, histogram = recall_curves(ranked, self.max_k), rank_histogram(ranked)
         lines = _for_readers({name: curves[name].tolist() for name in curves.columns[1:]})
         dashed = [name for name in lines if name.endswith("re-ranked")]
@@ -90,7 +80,7 @@ class Retrieval:
         }
         note = (
             f"{NOTE} Protocol {self.protocol}: {metrics['images']:,} images with {metrics['captions']:,} captions. "
-            f"Intervals: {self.resamples:,} bootstrap resamples of the images."
+            f"Intervals: {subject.resamples:,} bootstrap resamples of the images."
         )
         examples_note = (
             "Correct answers are marked. If one sentence describes several images, only the image that it was written "
@@ -104,17 +94,17 @@ class Retrieval:
             queries=retrieval_queries(subject, ranked),
             sections=[
                 Section(self.title, note, [*tables, *map(Chart, figures.values())]),
-                Section("Queries", examples_note, best_and_worst_queries(subject, ranked, self.shown_queries)),
+                Section("Queries", examples_note, best_and_worst_queries(subject, ranked, subject.shown)),
             ],
             tables={"recall_curves": curves, "rank_histogram": histogram},
             figures=figures,
         )
 
-    def measure(self, ranked: RankedSplit, seed: int) -> dict[str, Any]:
+    def measure(self, ranked: RankedSplit, subject: Subject) -> dict[str, Any]:
         """Return R@K and ranks of both directions, with intervals, re-ranked, and at chance level."""
         report = summarize_folds(ranked.raw, self.ks)
         intervals = retrieval_intervals(
-            ranked.all_ranks(), ranked.image_of_query(), self.ks, resamples=self.resamples, seed=seed
+            ranked.all_ranks(), ranked.image_of_query(), self.ks, resamples=subject.resamples, seed=subject.seed
         )
         # An image has several captions, a caption has one image: R-Precision of image retrieval would be R@1.
         precision = protocol_precision(ranked.folds, ranked.scores)
@@ -124,7 +114,7 @@ class Retrieval:
             (chance, chance_precision(ranked.folds[0].image_of_caption).mean(dim=0)),
         ):
             values["caption_retrieval"] |= dict(zip(PRECISIONS, (100 * means).tolist(), strict=True))
-        resampled = bootstrap_means(100 * precision, torch.ones_like(precision), self.resamples, seed)
+        resampled = bootstrap_means(100 * precision, torch.ones_like(precision), subject.resamples, subject.seed)
         for name, column in zip(PRECISIONS, resampled.T, strict=True):
             low, high = percentile_interval(column, 0.95)
             intervals["caption_retrieval"][name] = {"low": low, "high": high}

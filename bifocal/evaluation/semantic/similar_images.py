@@ -21,15 +21,9 @@ class SimilarImages:
     """Pairs of similar images with Grad-CAM heatmaps, for the report; no metric.
 
     Gordo and Larlus, CVPR 2017, section 6.
-
-    Args:
-        shown_queries: number of pairs.
     """
 
     title = "Similar images"
-
-    def __init__(self, shown_queries: int = 6) -> None:
-        self.count = shown_queries
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without single vectors per image, and if features have no boxes."""
@@ -43,7 +37,7 @@ class SimilarImages:
         if skipped:
             return Result(self.title, skipped=skipped)
         items, cells = [], []
-        for first, second, cosine in similar_image_pairs(subject, self.count):
+        for first, second, cosine in similar_image_pairs(subject, subject.shown):
             pictures = [first.picture(subject.thumbnails), second.picture(subject.thumbnails)]
             items.append(GalleryItem(pictures, f"{first.image_id} and {second.image_id}, cosine {cosine:.2f}"))
             cells.append((first.image(subject.thumbnails), first.image_id))

@@ -70,10 +70,7 @@ class MultiLevel(TimmExtractor, CellExtractor):
         return channels[0]
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {
-            "layer": list(self.layers),
-            "cells": self.cells_per_side,
-        }
+        return super().describe() | {"layer": list(self.layers), "cells": self.cells_per_side}
 
     def grid(self) -> Grid:
         """Return the extractor of the same network's last map, on which ``TrainOnPhrases`` trains a backbone."""

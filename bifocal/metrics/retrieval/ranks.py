@@ -84,9 +84,7 @@ def ranks(scores: Tensor, matches: Tensor) -> Ranks:
     best = scores.masked_fill(~matches, -torch.inf).amax(dim=1, keepdim=True)
     tied = scores == best
     return Ranks(
-        better=(scores > best).sum(dim=1),
-        tied=(tied & ~matches).sum(dim=1),
-        correct=(tied & matches).sum(dim=1),
+        better=(scores > best).sum(dim=1), tied=(tied & ~matches).sum(dim=1), correct=(tied & matches).sum(dim=1)
     )
 
 

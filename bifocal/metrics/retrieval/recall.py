@@ -14,12 +14,7 @@ Interval = dict[str, float]
 
 
 def retrieval_ranks(
-    images: Tensor,
-    captions: Tensor,
-    image_of_caption: Tensor,
-    *,
-    rerank: bool = False,
-    biases: Biases | None = None,
+    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, rerank: bool = False, biases: Biases | None = None
 ) -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 

@@ -16,13 +16,7 @@ from bifocal.datasets.base import META
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.formats.archives import remove_all_but, unpack
 from bifocal.datasets.formats.caption_rows import check_whole_row
-from bifocal.datasets.formats.caption_table import (
-    SUFFIXES,
-    CaptionTable,
-    read_caption_table,
-    read_tables,
-    recognize,
-)
+from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, read_tables, recognize
 from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.remote_files import is_address

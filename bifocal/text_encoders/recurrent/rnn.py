@@ -39,12 +39,7 @@ class RecurrentEncoder(TextEncoder):
     network: ClassVar[type[nn.GRU] | type[nn.LSTM]]
 
     def __init__(
-        self,
-        input_dim: int = 300,
-        dim: int = 1024,
-        layers: int = 1,
-        bidirectional: bool = False,
-        dropout: float = 0.0,
+        self, input_dim: int = 300, dim: int = 1024, layers: int = 1, bidirectional: bool = False, dropout: float = 0.0
     ) -> None:
         super().__init__(input_dim, dim)
         self.forwards = self.network(input_dim, dim, num_layers=layers, dropout=dropout, batch_first=True)

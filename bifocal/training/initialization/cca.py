@@ -117,9 +117,7 @@ def _standardized(moments: Moments, norm: nn.BatchNorm1d) -> Moments:
         norm.running_var.copy_(variance)
     scale = (variance + norm.eps).rsqrt()
     return moments._replace(
-        mean_x=torch.zeros_like(moments.mean_x),
-        xx=moments.xx * scale.outer(scale),
-        xy=moments.xy * scale.unsqueeze(1),
+        mean_x=torch.zeros_like(moments.mean_x), xx=moments.xx * scale.outer(scale), xy=moments.xy * scale.unsqueeze(1)
     )
 
 

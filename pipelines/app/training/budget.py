@@ -134,10 +134,7 @@ def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, A
         milestones = sorted({max(1, round(factor * epoch)) for epoch in schedule["milestones"]})
         schedule = {**schedule, "milestones": milestones}
     trained = {**first, "epochs": choice.epochs, "schedule": schedule}
-    return {
-        "extract_features": {"extractor": {"size": choice.size}},
-        "train_embedding": {"phases": [trained, *others]},
-    }
+    return {"extract_features": {"extractor": {"size": choice.size}}, "train_embedding": {"phases": [trained, *others]}}
 
 
 def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:

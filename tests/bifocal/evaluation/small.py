@@ -52,4 +52,5 @@ def read_subject(folder: Path, split: str = "test") -> Subject:
         TextStore(folder / "text"),
         load_vectorizer(folder / "text"),
         seed=1,
+        resamples=50,
     )

@@ -120,7 +120,6 @@ def test_a_step_gets_only_the_secrets_that_it_names() -> None:
         ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several nodes"),
         ({"steps": {"evaluate": {"secrets": ["bifocal-s4"]}}}, "evaluate: 'secrets' has no 'bifocal-s4'; did you mean"),
         ({"default": {"retry_factor": 1.5}}, "retry_factor: Input should be a valid integer"),
-        ({"default": {"max_retry_delay": "600s"}}, "max_retry_delay was removed: .* set queue_timeout"),
     ],
 )
 def test_invalid_resources_are_an_error(change: dict[str, Any], expected: str, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_bag_of_words_is_at_chance_where_the_words_stay(subject: Subject, monk
         return torch.nn.functional.normalize(vectors.sum(dim=1)[:, :1].repeat(1, 6) + torch.arange(6), dim=1)
 
     monkeypatch.setattr(type(subject.model.text_encoder), "forward", bag)
-    result = Compositionality(bootstrap_resamples=100)(replace(subject))
+    result = Compositionality()(replace(subject))
     for name in KEEPS_WORDS:
         assert result.metrics["compositionality"][name]["accuracy"] == 50.0
     relation = result.metrics["compositionality"]["relation"]
@@ -57,7 +57,7 @@ def test_a_model_of_pairs_is_scored_like_its_score_matrix(subject: Subject, grou
 
 
 def test_the_report_lists_wrong_choices(subject: Subject):
-    result = Compositionality(bootstrap_resamples=100, shown_queries=2)(subject)
+    result = Compositionality()(replace(subject, shown=2))
     assert {row.name for row in result.metric_rows()} >= {"compositionality.attributes", "compositionality.order"}
     table = result.report_sections()[0].blocks[-1]
     assert all(len(row) == 3 for row in table.rows)

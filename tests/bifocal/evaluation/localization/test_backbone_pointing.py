@@ -48,7 +48,7 @@ def head(folder: Path, threshold: float) -> ClassMixture:
 
 
 def test_the_accuracy_is_that_of_the_exported_head(with_backbone: Subject, folder: Path) -> None:
-    result = BackbonePointing(head(folder, 0.0), bootstrap_resamples=100, shown_queries=1)(with_backbone)
+    result = BackbonePointing(head(folder, 0.0))(replace(with_backbone, shown=1))
     split, served, hits = with_backbone.split, PointingHead(folder / "head"), []
     for phrase in split.phrases.to_dict("records"):
         path = with_backbone.dataset.image_path(phrase["image_id"])
@@ -66,7 +66,7 @@ def test_the_accuracy_is_that_of_the_exported_head(with_backbone: Subject, folde
 def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: Path) -> None:
     unboxed = replace(with_backbone, dataset=replace(with_backbone.dataset, phrases=with_backbone.dataset.phrases[:0]))
     for threshold, caption in ((0.0, r"'[^']+': a guess"), (1.0, r"no '[^']+' in this image")):
-        result = BackbonePointing(head(folder, threshold), shown_queries=2)(unboxed)
+        result = BackbonePointing(head(folder, threshold))(replace(unboxed, shown=2))
         assert (result.metrics, result.metric_rows()) == ({}, [])
         ((gallery,),) = [section.blocks for section in result.report_sections()]
         assert isinstance(gallery, Gallery)

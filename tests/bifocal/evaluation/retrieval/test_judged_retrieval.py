@@ -81,7 +81,7 @@ def test_metrics_equal_loops(
     numbered: Subject, judged: tuple[Path, Lists, Lists], retrieved: tuple[dict[int, list[int]], dict[int, list[int]]]
 ) -> None:
     folder, by_image, by_caption = judged
-    result = JudgedRetrieval(folder, ["eccv"], protocol="full", bootstrap_resamples=20)(numbered)
+    result = JudgedRetrieval(folder, ["eccv"], protocol="full")(numbered)
     for direction, lists, answers in zip(result.metrics["eccv"], retrieved, (by_image, by_caption), strict=True):
         expected = measures(lists, answers) | {"queries": len(answers)}
         assert result.metrics["eccv"][direction] == pytest.approx(expected)
@@ -103,7 +103,7 @@ def test_metrics_equal_the_published_package(
     package.set_cxc_gts(*files)
     names = ("eccv_r1", "eccv_map_at_r", "eccv_rprecision", "cxc_recalls")
     published = package.compute_all_metrics(*retrieved, target_metrics=names, Ks=KS)
-    ours = JudgedRetrieval(folder, ["eccv"], protocol="full", bootstrap_resamples=20)(numbered).metrics["eccv"]
+    ours = JudgedRetrieval(folder, ["eccv"], protocol="full")(numbered).metrics["eccv"]
     for direction, side in (("caption_retrieval", "i2t"), ("image_retrieval", "t2i")):
         expected = {"R@1": "eccv_r1", "mAP@R": "eccv_map_at_r", "R-precision": "eccv_rprecision"}
         expected |= {f"R@{k}": f"cxc_r{k}" for k in KS}
@@ -119,7 +119,7 @@ def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Pa
     for caption, image, score in ((first[0], other[3], 3.0), (first[0], other[4], 2.99), (first[1], other[5], 4.2)):
         rows.append(f"COCO_val2014:sentid:{caption},COCO_val2014_{int(image):012d}.jpg,{score},c2i_intrasim")
     (tmp_path / "sits_test.csv").write_text("\n".join(rows) + "\n")
-    evaluator = JudgedRetrieval(tmp_path, ["cxc"], protocol="full", bootstrap_resamples=20)
+    evaluator = JudgedRetrieval(tmp_path, ["cxc"], protocol="full")
     by_caption = {caption: [image] for caption, image in own.items()}
     by_caption[first[0]].append(other[3])
     by_caption[first[1]].append(other[5])
@@ -129,7 +129,7 @@ def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Pa
             by_image.setdefault(image, []).append(caption)
     for name, lists in (("image_to_caption", by_image), ("caption_to_image", by_caption)):
         (tmp_path / f"eccv_{name}.json").write_text(json.dumps(lists))
-    both = JudgedRetrieval(tmp_path, protocol="full", bootstrap_resamples=20)(numbered)
+    both = JudgedRetrieval(tmp_path, protocol="full")(numbered)
     assert both.metrics["cxc"] == both.metrics["eccv"] == evaluator(numbered).metrics["cxc"]
     assert [section.title for section in both.report_sections()] == [
         "Judged retrieval: ECCV Caption", "Judged retrieval: CxC",
@@ -161,7 +161,7 @@ def test_retrieval_reports_precision_of_caption_retrieval(
     for caption, image in numbered.split.captions[["caption_id", "image_id"]].to_numpy():
         own.setdefault(image, []).append(str(caption))
     expected = measures(retrieved[0], own)
-    result = Retrieval(bootstrap_resamples=50)(subject)
+    result = Retrieval()(subject)
     for name in ("R-precision", "mAP@R"):
         assert result.metrics["caption_retrieval"][name] == pytest.approx(expected[name])
         interval = result.metrics["intervals"]["caption_retrieval"][name]
