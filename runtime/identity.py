@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -61,14 +61,14 @@ class Module:
 
 
 @cache
-def sources(component: Component, root: Path = ROOT) -> Closure:
+def sources(component: Component) -> Closure:
     """Return the files and packages of the component's modules and of all their imports."""
-    return import_closure(root, component.entry_modules)
+    return import_closure(ROOT, component.entry_modules, _files())
 
 
-def source_hash(component: Component, root: Path = ROOT) -> str:
+def source_hash(component: Component) -> str:
     """SHA-256 over the meaning of the component's source files, committed or not: without docstrings and comments."""
-    return _digest(dict(sources(component, root).files))
+    return _digest(dict(sources(component).files))
 
 
 def packages(component: Component) -> tuple[str, ...]:
@@ -124,10 +124,25 @@ def _digest(*parts: object) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def import_closure(root: Path, modules: Iterable[str]) -> Closure:
+class SourceFiles:
+    """Source files below a root; each is read once."""
+
+    def __init__(self, root: Path) -> None:
+        self.file_of = cache(partial(_file_of, root))
+        self.data = cache(partial(_data_files, root))
+        self.module = cache(lambda file: read_module(source_path(root, file).read_bytes()))
+
+
+@cache
+def _files() -> SourceFiles:
+    return SourceFiles(ROOT)
+
+
+def import_closure(root: Path, modules: Iterable[str], read: SourceFiles | None = None) -> Closure:
     """Return the files and packages that running ``modules`` needs. Imports in functions count, strings that name a
     module (``build("bifocal.losses", ...)``), and data files in a module's folder.
     """
+    read = read or SourceFiles(root)
     files, packages = dict[str, str](), set[str]()
     waiting, seen = list(modules), set[str]()
     while waiting:
@@ -140,13 +155,12 @@ def import_closure(root: Path, modules: Iterable[str]) -> Closure:
             continue
         parent, _, attribute = name.rpartition(".")
         waiting += [parent] if parent else []
-        if file := _file_of(root, name):
-            module = read_module(source_path(root, file).read_bytes())
-            files[file] = module.hash
-            files |= _data_files(root, file.rpartition("/")[0])
-            waiting += module.imports
-        elif parent and (package := _file_of(root, parent)):
-            deferred = read_module(source_path(root, package).read_bytes()).deferred
+        if file := read.file_of(name):
+            files[file] = read.module(file).hash
+            files |= read.data(file.rpartition("/")[0])
+            waiting += read.module(file).imports
+        elif parent and (package := read.file_of(parent)):
+            deferred = read.module(package).deferred
             waiting += [deferred[attribute]] if attribute in deferred else []
     return Closure(dict(sorted(files.items())), tuple(sorted(packages - sys.stdlib_module_names)))
 
