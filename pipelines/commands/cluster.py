@@ -220,8 +220,8 @@ def run(
         from pipelines.kubeflow.client import Target, kfp_client, submit
 
         check_cluster([pipeline.values], resources, pipeline.revision, [pipeline.flow], skipped)
-        text = replace(pipeline, resources=resources).compile()
         with kfp_client() as client:
+            text = replace(pipeline, resources=resources).compile()
             click.echo(submit(text, Target(client, resources, pipeline.revision)))
         return
     from pipelines.local.container_engine import ContainerEngine
