@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.catalog import all_components
-from runtime.identity import LIBRARIES, import_closure
+from runtime.identity import LIBRARIES, SourceFiles, import_closure
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(path.relative_to(ROOT).as_posix() for name in LIBRARIES for path in (ROOT / name).rglob("*.py"))
@@ -42,7 +42,8 @@ def before(copy: Path) -> dict[str, dict[str, str]]:
 
 
 def closures(root: Path) -> dict[str, dict[str, str]]:
-    return {stage.name: dict(import_closure(root, stage.entry_modules).files) for stage in STAGES}
+    read = SourceFiles(root)
+    return {stage.name: dict(import_closure(root, stage.entry_modules, read).files) for stage in STAGES}
 
 
 def closures_with(copy: Path, module: str, text: str) -> dict[str, dict[str, str]]:

@@ -40,6 +40,17 @@ def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
     assert all(f'id="{name}"' in text for name in names)
 
 
+@pytest.mark.slow
+def test_no_code_block_and_no_table_scrolls_on_a_screen_of_1280_pixels(site: Path, browser: Browser) -> None:
+    parts = "article :is(pre, pre code, .md-typeset__scrollwrap)"
+    wide = f"[...document.querySelectorAll('{parts}')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    with open_tab(browser, (site / "index.html").as_uri(), viewport={"width": 1280, "height": 900}) as (tab, _):
+        for page in sorted(site.rglob("*.html")):
+            if page.relative_to(site).parts[0] not in ("api", "source"):
+                tab.goto(page.as_uri())
+                assert not tab.evaluate(wide), page.name
+
+
 def test_pages_are_accessible(site: Path, browser: Browser) -> None:
     for name in ("index", "serving", "api/index", "stages/embed_collection"):
         address = (site / f"{name}.html").as_uri()
