@@ -33,6 +33,11 @@ class Scores:
         return Scores(self.cross.float(), visual, textual, words, sentences, cut)
 
 
+def mean_of_matches(costs: Tensor) -> Tensor:
+    """Return the mean of the costs of all matches: 0, with a gradient of 0, for a batch without a match."""
+    return costs.sum() / max(costs.numel(), 1)
+
+
 def check_matches(scores: Tensor, matches: Tensor) -> None:
     """Raise ``ValueError`` unless ``matches`` has one value for every (image, caption) of ``scores`` (N, M)."""
     if scores.ndim != 2 or scores.shape != matches.shape:

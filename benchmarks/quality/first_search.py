@@ -55,7 +55,7 @@ def main() -> None:
         (folder / "photos" / "captions.csv").unlink()
         seconds = wall_seconds(lambda: command(folder, "index", "photos", "--encoder", options.encoder))
         model = bifocal.load(folder / "runs" / "photos-index")
-        firsts = {query: Path(model.search(query, k=1)[0].name).name for query in QUERIES}
+        firsts = {query: model.search(query, k=1)[0].name for query in QUERIES}
     named = {
         query: set(captions["image"][names_object(captions["caption"], words)]) for query, words in QUERIES.items()
     }

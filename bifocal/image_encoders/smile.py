@@ -61,11 +61,11 @@ class SMILEEncoder(ImageEncoder):
         """Return A of eq. (3.8), (B, R, d) or (B, R, 1); zero where ``mask`` is false."""
         present = mask.unsqueeze(2)
         if self.uniform:
-            return present / present.sum(dim=1, keepdim=True)
+            return present / present.sum(dim=1, keepdim=True).clamp(min=1)
         logits = regions if self.attention is None else self.attention(regions)
         if not self.softmax:
             return logits * present
-        return logits.masked_fill(~present, -torch.inf).softmax(dim=1)
+        return logits.masked_fill(~present, torch.finfo(logits.dtype).min).softmax(dim=1) * present
 
     def localizer(self) -> SMILERegions:
         """Return the localizer of the thesis, eq. (4.3)."""

@@ -31,8 +31,15 @@ def rasterize(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
     return torch.where(inside, scores[:, None, None], scores.min()).amax(dim=0)
 
 
-def peak_points(region_scores: RegionScores) -> Tensor:
-    """Return the center of each image's best region, x y relative to the image's width and height.
+def has_peak(region_scores: RegionScores) -> Tensor:
+    """Return whether the scores of an image's regions differ, (N,); else, as without any attention, none is a peak."""
+    scores = region_scores.scores
+    absent = scores.isneginf()
+    return (scores.amax(dim=1) > scores.masked_fill(absent, torch.inf).amin(dim=1)) | ((~absent).sum(dim=1) == 1)
+
+
+def peak_points(region_scores: RegionScores, corner: bool = False) -> Tensor:
+    """Return the center or the upper left corner of each image's best region, x y relative to width and height.
 
     Among regions with equal scores, the center nearest to the image's center wins, then the uppermost, then the
     leftmost: the order of the regions does not decide.
@@ -61,4 +68,4 @@ def peak_points(region_scores: RegionScores) -> Tensor:
     # Several cells can be equally far from the center, up to rounding.
     nearest = distances <= distances.amin(dim=1, keepdim=True) + 1e-6
     first = (2 * centers[:, :, 1] + centers[:, :, 0] / 1024).masked_fill(~nearest, torch.inf).argmin(dim=1)
-    return centers[torch.arange(len(centers), device=centers.device), first]
+    return (boxes[:, :, :2] if corner else centers)[torch.arange(len(centers), device=centers.device), first]

@@ -1,4 +1,7 @@
-"""Losses, one per file: ``loss(scores, matches) -> scalar``."""
+"""Losses, one per file: ``loss(scores, matches) -> scalar``.
+
+A mean over the matches is 0 for a batch without a match; other terms, such as those of all pairs, stay.
+"""
 
 from bifocal.losses.grounding import GroundingLoss
 from bifocal.losses.hardest_triplet import HardestTripletLoss

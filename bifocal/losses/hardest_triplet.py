@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from bifocal.scores import Scores, check_matches
+from bifocal.scores import Scores, check_matches, mean_of_matches
 
 
 class HardestTripletLoss(nn.Module):
@@ -40,4 +40,4 @@ class HardestTripletLoss(nn.Module):
         negatives = positives.masked_fill(matches, -torch.inf)
         caption_cost = relu(self.margin - positives + negatives.amax(dim=1, keepdim=True))
         image_cost = relu(self.margin - positives + negatives.amax(dim=0, keepdim=True))
-        return (caption_cost + image_cost)[matches].mean()
+        return mean_of_matches((caption_cost + image_cost)[matches])

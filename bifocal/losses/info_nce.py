@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from bifocal.scores import Scores, check_matches
+from bifocal.scores import Scores, check_matches, mean_of_matches
 
 MAX_SCALE = 100.0
 """Largest factor of the scores, 1 / temperature, that is learned."""
@@ -80,7 +80,7 @@ def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label
     image, caption = matches.nonzero(as_tuple=True)
     costs = _costs(logits, matches, image, caption, label_smoothing)
     costs = costs + _costs(logits.T, matches.T, caption, image, label_smoothing)
-    return costs.mean()
+    return mean_of_matches(costs)
 
 
 def _costs(logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, smoothing: float) -> Tensor:

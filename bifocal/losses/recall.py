@@ -9,7 +9,7 @@ from torch.nn.functional import relu
 
 from bifocal.losses.hardest_triplet import HardestTripletLoss
 from bifocal.losses.sorter_loss import SorterLoss
-from bifocal.scores import Scores, check_matches
+from bifocal.scores import Scores, check_matches, mean_of_matches
 
 Surrogate = Literal["triplet", "rank", "log_rank", "recall"]
 
@@ -18,8 +18,9 @@ class RecallLoss(SorterLoss):
     """Surrogate of recall in both directions, through a sorter.
 
     Thesis, section 5.4.3. Each match is ranked among the negatives of its row, then of its column. Other positives of
-    the same image are moved behind the last score, so they do not change its rank. The cost of a match of rank r, with
-    the ranks r_c of its negatives c, is
+    the same image are moved behind the last score. They do not change an exact rank; a soft sorter ranks the match as
+    if they were further negatives of a low score. The cost of a match of rank r, with the ranks r_c of its negatives c,
+    is
 
     - "triplet": max(0, margin + r - min over c of r_c) / n, eq. (5.12), the hardest negative on ranks;
     - "rank": r / n, eq. (5.13), which an approximate sorter's errors can lower without better ranks;
@@ -79,8 +80,6 @@ class RecallLoss(SorterLoss):
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
-        if not matches.any():
-            return scores.cross.sum() * 0
         both = self._direction(scores.cross, matches) + self._direction(scores.cross.T, matches.T)
         total: Tensor = both + self.auxiliary_loss(scores, matches)
         return total
@@ -89,7 +88,7 @@ class RecallLoss(SorterLoss):
         queries = rank_each_match(scores, matches)
         ranks, fine_tuning_cost = self.sorter_ranks(queries.scores)
         rank = ranks.gather(1, queries.match).squeeze(1)
-        total: Tensor = self._cost(rank, ranks, queries.negatives).mean() + fine_tuning_cost
+        total: Tensor = mean_of_matches(self._cost(rank, ranks, queries.negatives)) + fine_tuning_cost
         return total
 
     def _cost(self, rank: Tensor, ranks: Tensor, negatives: Tensor) -> Tensor:
@@ -118,5 +117,6 @@ def rank_each_match(scores: Tensor, matches: Tensor) -> Queries:
     match = column.unsqueeze(1)
     others = matches[row].scatter(1, match, False)
     lowest, highest = scores.detach().aminmax(dim=1, keepdim=True)
-    behind = lowest - 0.01 * (highest - lowest)
+    # Below the last score also where all scores are equal, or where the difference is lost in rounding.
+    behind = torch.minimum(lowest - 0.01 * (highest - lowest), torch.nextafter(lowest, lowest.new_tensor(-torch.inf)))
     return Queries(torch.where(others, behind[row], scores[row]), match, ~matches[row])

@@ -39,7 +39,7 @@ class SigmoidLoss(nn.Module):
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
         logits = scores.cross * self.log_temperature.exp() + self.bias
-        return -logsigmoid(torch.where(matches, logits, -logits)).sum() / matches.sum()
+        return -logsigmoid(torch.where(matches, logits, -logits)).sum() / matches.sum().clamp(min=1)
 
     def learned_values(self) -> dict[str, float]:
         """Return the temperature, per unit of score, and the bias, for the history of a training."""

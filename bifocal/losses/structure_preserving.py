@@ -73,7 +73,7 @@ class StructurePreservingLoss(nn.Module):
             total = total + self.visual_weight * self._within(scores.visual, matches, "visual")
         if self.textual_weight:
             total = total + self.textual_weight * self._within(scores.textual, matches.T, "textual")
-        return total / matches.sum()
+        return total / matches.sum().clamp(min=1)
 
     def _within(self, scores: Tensor | None, matches: Tensor, view: str) -> Tensor:
         if scores is None:

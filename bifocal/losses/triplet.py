@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from bifocal.scores import Scores, check_matches
+from bifocal.scores import Scores, check_matches, mean_of_matches
 
 Negatives = Literal["all", "random", "hardest", "semi_hard"]
 
@@ -52,7 +52,7 @@ class TripletLoss(nn.Module):
         positives = scores.cross[image, caption].unsqueeze(1)
         caption_cost = self._cost(positives, scores.cross[image], ~matches[image])
         image_cost = self._cost(positives, scores.cross.T[caption], ~matches.T[caption])
-        return (caption_cost + image_cost).mean()
+        return mean_of_matches(caption_cost + image_cost)
 
     def _cost(self, positives: Tensor, candidates: Tensor, negative: Tensor) -> Tensor:
         """Return the cost of each of the positives (K, 1) against the candidates (K, C) that are ``negative``."""

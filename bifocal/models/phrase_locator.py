@@ -14,7 +14,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.localization.attention import find_phrase
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
-from bifocal.localization.heatmaps import peak_points
+from bifocal.localization.heatmaps import has_peak, peak_points
 from bifocal.metrics import pointing_hits
 from bifocal.models.batch import to_device
 from bifocal.text import tokenize
@@ -114,12 +114,16 @@ def embed_texts(model: Any, vectorizer: FittedVectorizer, texts: list[str]) -> T
 
 @dataclass(frozen=True)
 class PointingResult:
-    """Phrases, the sizes of their images, the predicted points in pixels, and whether they are hits."""
+    """Phrases, the sizes of their images, the predicted points in pixels, and whether they are hits.
+
+    ``corner_hits`` has the hits of the authors' code of BEAN: the upper left corner of the best cell, inside a box.
+    """
 
     phrases: pd.DataFrame
     sizes: NDArray[np.float64]
     points: NDArray[np.float64]
     hits: NDArray[np.bool_]
+    corner_hits: NDArray[np.bool_]
 
 
 def point_at_phrases(
@@ -127,7 +131,8 @@ def point_at_phrases(
 ) -> PointingResult:
     """Predict a point for the phrases of ``dataset``, or for the phrases in ``rows``.
 
-    Phrases are left out if the rectangle around their boxes covers less than ``min_area`` of the image.
+    Phrases are left out if the rectangle around their boxes covers less than ``min_area`` of the image. A phrase
+    without a peak is a miss, as in the code of Akbari et al., CVPR 2019.
 
     Raises:
         ValueError: no phrase is left.
@@ -140,12 +145,14 @@ def point_at_phrases(
     if not large.any():
         raise ValueError(f"no phrase has boxes that cover {min_area:g} of the image: lower min_area")
     phrases, sizes = phrases[large], sizes[large]
-    batches = [
-        peak_points(locator.locate(phrases.iloc[start : start + BATCH])).numpy()
-        for start in range(0, len(phrases), BATCH)
-    ]
-    predicted = np.concatenate(batches).astype(np.float64) * sizes
-    return PointingResult(phrases, sizes, predicted, pointing_hits(predicted, list(phrases["boxes"])))
+    batches = [locator.locate(phrases.iloc[start : start + BATCH]) for start in range(0, len(phrases), BATCH)]
+    centers, corners = (
+        np.concatenate([peak_points(scores, corner).numpy() for scores in batches]).astype(np.float64) * sizes
+        for corner in (False, True)
+    )
+    supported, boxes = np.concatenate([has_peak(scores).numpy() for scores in batches]), list(phrases["boxes"])
+    hits, corner_hits = pointing_hits(centers, boxes), pointing_hits(corners, boxes, edges=False)
+    return PointingResult(phrases, sizes, centers, supported & hits, supported & corner_hits)
 
 
 def _areas(boxes: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:

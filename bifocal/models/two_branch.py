@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -87,4 +88,10 @@ def cut_vectors(vectors: Tensor, dim: int) -> Tensor:
 
 
 def _scores(images: Tensor, captions: Tensor) -> Scores:
-    return Scores(images @ captions.T, images @ images.T, captions @ captions.T)
+    # Losses subtract cosines that are nearly equal: half precision would round their difference away.
+    with torch.autocast(images.device.type, enabled=False):
+        images, captions = (
+            normalize(vectors.float(), dim=1) if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
+            for vectors in (images, captions)
+        )
+        return Scores(images @ captions.T, images @ images.T, captions @ captions.T)

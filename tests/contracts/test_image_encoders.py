@@ -94,6 +94,16 @@ class TestEveryImageEncoder:
         norms = vectors.norm(dim=-1)
         torch.testing.assert_close(norms[norms > 0], torch.ones_like(norms[norms > 0]))
 
+    def test_gives_a_finite_vector_and_gradient_without_a_region(self, name: str, arguments: dict[str, Any]) -> None:
+        encoder = new_encoder(name, arguments)
+        features, mask = new_inputs(encoder)
+        if encoder.reads_pixels or name == "LastLayersEncoder":
+            return  # the first have pixels in every image, the other refuses missing cells
+        vectors = encoder(features * 0, torch.zeros_like(mask))
+        vectors.sum().backward()
+        assert vectors.isfinite().all()
+        assert all(weight.grad is None or weight.grad.isfinite().all() for weight in encoder.parameters())
+
     def test_ignores_masked_regions_and_pixels(self, name: str, arguments: dict[str, Any]) -> None:
         encoder = new_encoder(name, arguments)
         features, mask = new_inputs(encoder)

@@ -63,6 +63,16 @@ class TestEveryLoss:
         assert loss.isfinite()
         assert loss >= 0
 
+    def test_is_finite_without_a_match_and_a_mean_over_matches_is_zero(self, name: str) -> None:
+        scores = new_scores(IMAGES)
+        loss = new_loss(name)(scores, torch.zeros_like(new_matches(name, IMAGES)))
+        loss.backward()
+        assert loss.isfinite()
+        assert all(gradient.isfinite().all() for gradient in gradients(scores))
+        if name not in GRADED | {"SigmoidLoss", "MultiLabelSoftMarginLoss"}:
+            assert loss == 0
+            assert not any(gradient.any() for gradient in gradients(scores))
+
     def test_gives_the_scores_a_finite_gradient(self, name: str) -> None:
         scores = new_scores(IMAGES)
         new_loss(name)(scores, new_matches(name, IMAGES)).backward()

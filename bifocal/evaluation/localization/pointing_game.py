@@ -27,7 +27,8 @@ SHOWN_CATEGORIES = 12
 class PointingGame:
     """Accuracy of the pointing game, beside pointing at the image center and at random.
 
-    Xiao, Sigal and Lee, CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1.
+    Xiao, Sigal and Lee, CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1. The point is the center of the
+    best region. ``corner_accuracy`` follows BEAN's code: its upper left corner lies inside a box, not on an edge.
 
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own. A k that is not
@@ -102,6 +103,7 @@ def pointing_metrics(
         "accuracy": pointing.hits.astype(np.float64),
         "centre": center_baseline(pointing.sizes, boxes).astype(np.float64),
         "random": random_baseline(pointing.sizes, boxes),
+        "corner_accuracy": pointing.corner_hits.astype(np.float64),
     }
     images = list(pointing.phrases["image_id"])
     low, high = mean_interval(100 * values["accuracy"], images, resamples=resamples, seed=seed)
@@ -139,6 +141,7 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
         ),
         MetricRow("pointing.centre", metrics["centre"], "Accuracy of the image center", unit="%"),
         MetricRow("pointing.random", metrics["random"], "Accuracy of a random point", unit="%"),
+        MetricRow("pointing.corner", metrics["corner_accuracy"], "Accuracy by the corner, as in BEAN's code", unit="%"),
     ]  # fmt: skip
     if "unseen_words" in metrics:
         unseen = metrics["unseen_words"]

@@ -49,11 +49,12 @@ def nms(scores: Floats, boxes: Floats, overlap: float = 0.3) -> NDArray[np.int64
     return np.array(kept, dtype=np.int64)
 
 
-def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArray[np.bool_]:
-    """Return whether each point lies in one of its phrase's boxes, edges included.
+def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes], edges: bool = True) -> NDArray[np.bool_]:
+    """Return whether each point lies in one of its phrase's boxes.
 
     Args:
         points: x y in pixels of the boxes' image.
+        edges: whether a point on the edge of a box lies in it.
 
     Shape:
         points (N, 2) -> (N,)
@@ -66,9 +67,10 @@ def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArr
     if not np.isfinite(points).all():
         raise ValueError(f"{int((~np.isfinite(points).all(axis=1)).sum())} of {len(points)} points are not finite")
     check_boxes(boxes)
+    below = np.less_equal if edges else np.less
     return np.array(
         [
-            bool(((truth[:, :2] <= point) & (point <= truth[:, 2:])).all(axis=1).any())
+            bool((below(truth[:, :2], point) & below(point, truth[:, 2:])).all(axis=1).any())
             for point, truth in zip(points, boxes, strict=True)
         ],
         dtype=bool,

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+LEAST = 1e-3
+"""Smallest best score by which re-ranking divides."""
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -97,7 +100,8 @@ def concatenate(parts: Iterable[Ranks]) -> Ranks:
 def rerank_for_captions(scores: Tensor) -> Tensor:
     """Return scores for caption retrieval normalized by each caption's best image, thesis eq. (3.13).
 
-    A caption whose best score is not positive keeps its scores: the ratio would reverse their order.
+    A caption whose best score is below ``LEAST`` keeps its scores, which differs from the equation: the ratio would
+    place its scores before all others, or reverse their order.
 
     Shape:
         (N images, M captions) -> (N, M)
@@ -108,7 +112,7 @@ def rerank_for_captions(scores: Tensor) -> Tensor:
 def rerank_for_images(scores: Tensor) -> Tensor:
     """Return scores for image retrieval normalized by each image's best caption, thesis eq. (3.12).
 
-    An image whose best score is not positive keeps its scores.
+    An image whose best score is below ``LEAST`` keeps its scores, see ``rerank_for_captions``.
 
     Shape:
         (N images, M captions) -> (N, M)
@@ -118,4 +122,4 @@ def rerank_for_images(scores: Tensor) -> Tensor:
 
 def rerank_factor(best: Tensor) -> Tensor:
     """Return the factor of a candidate's scores, given its best one: S + S / best is S (1 + 1 / best)."""
-    return torch.where(best > 0, 1 + 1 / best, torch.ones_like(best))
+    return torch.where(best >= LEAST, 1 + 1 / best, torch.ones_like(best))

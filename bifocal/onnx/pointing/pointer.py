@@ -59,7 +59,7 @@ class Pointer(Protocol):
 
 
 class LocalizerPointer:
-    """The localizer of a model: it cannot tell whether a phrase is in an image."""
+    """The localizer of a model: it cannot tell whether a phrase is in an image, unless no region supports it."""
 
     def __init__(self, localizer: HeatmapModel, embedder: Embedder) -> None:
         self.localizer, self.embedder = localizer, embedder
@@ -70,7 +70,8 @@ class LocalizerPointer:
 
     def locate(self, image: ImageFile | DecodedImage, phrases: Sequence[str], side: int) -> list[Place]:
         texts = self.embedder.embed_sentences(phrases)
-        return [Place(heatmap) for heatmap in self.localizer.heatmaps(image, texts, side)]
+        heatmaps = self.localizer.heatmaps(image, texts, side)
+        return [Place(heatmap, present=bool(heatmap.max() > heatmap.min())) for heatmap in heatmaps]
 
 
 def open_head(directory: Path, threads: int = 0) -> PointingHead | ContrastivePointer:

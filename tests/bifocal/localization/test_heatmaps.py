@@ -1,5 +1,6 @@
 """Pixels and peaks of region scores."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 from bifocal.features.boxes import cell_boxes
 from bifocal.localization import peak_points, rasterize, region_scores
 from bifocal.localization.base import RegionScores
+from bifocal.localization.heatmaps import has_peak
+from bifocal.metrics import pointing_hits
 from tests.bifocal.localization.inputs import draw
 
 
@@ -53,3 +56,21 @@ def test_invalid_input_is_rejected() -> None:
     ):
         with pytest.raises(ValueError, match=expected):
             peak_points(RegionScores(scores, region_boxes))
+
+
+def test_equal_scores_of_several_regions_have_no_peak() -> None:
+    boxes = cell_boxes(2, 2).expand(4, -1, -1)
+    nothing, padded = torch.zeros(4), torch.tensor([0.0, 0.0, -torch.inf, -torch.inf])
+    single = torch.tensor([0.0, -torch.inf, -torch.inf, -torch.inf])
+    scores = torch.stack([nothing, padded, single, torch.tensor([0.0, 0.1, 0.0, 0.0])])
+    assert has_peak(RegionScores(scores, boxes)).tolist() == [False, False, True, True]
+
+
+def test_the_corner_of_the_best_cell_is_the_point_of_beans_code() -> None:
+    scores = RegionScores(torch.tensor([[0.1, 0.2, 0.9, 0.3]]), cell_boxes(2, 2).expand(1, -1, -1))
+    corner = peak_points(scores, corner=True)
+    assert corner.tolist() == [[0.0, 0.5]]
+    box = [np.array([[0.0, 0.25, 0.5, 1.0]])]
+    assert pointing_hits(corner.numpy(), box).tolist() == [True]
+    assert pointing_hits(corner.numpy(), box, edges=False).tolist() == [False]
+    assert pointing_hits(peak_points(scores).numpy(), box, edges=False).tolist() == [True]

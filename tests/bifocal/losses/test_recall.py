@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bifocal.losses import HardestTripletLoss, RecallLoss
+from bifocal.losses.recall import rank_each_match
 from bifocal.scores import Scores
+from bifocal.sorters import PairwiseSorter
+from bifocal.sorters.ranks import exact_ranks
 
 SURROGATES = ["triplet", "rank", "log_rank", "recall"]
 
@@ -110,3 +113,24 @@ def test_recall_explains_arguments_without_effect(arguments, message):
 def test_recall_accepts_arguments_of_its_surrogate():
     assert not list(RecallLoss.conflicts({"surrogate": "recall", "ks": [1], "softness": 2.0}))
     assert not list(RecallLoss.conflicts({"margin": 2.0, "auxiliary_weight": 1.0, "auxiliary_steps": 9}))
+
+
+@pytest.mark.parametrize("scores", [[0.3, 0.3, 0.3, 0.3], [1e4, 1e4 + 0.002, 1e4 + 0.001, 1e4 + 0.001]])
+def test_exact_ranks_ignore_other_positives_of_tied_and_of_large_scores(scores: list[float]) -> None:
+    row, matches = torch.tensor([scores]), torch.tensor([[True, True, False, False]])
+    found = rank_each_match(row, matches)
+    ranks = exact_ranks(found.scores).gather(1, found.match)[:, 0].tolist()
+    for number, caption in enumerate((0, 1)):
+        alone = exact_ranks(row[:, [caption, 2, 3]])[0, 0]
+        assert ranks[number] == alone
+
+
+def test_a_soft_sorter_ranks_other_positives_as_negatives_of_a_low_score() -> None:
+    scores, matches = torch.tensor([[0.9, 0.8, 0.1]], dtype=torch.float64), torch.tensor([[True, True, False]])
+    sorter = PairwiseSorter()
+    found = rank_each_match(scores, matches)
+    behind = 0.1 - 0.01 * 0.8
+    expected = [
+        sorter(torch.tensor([values], dtype=torch.float64))[0] for values in ([0.9, behind, 0.1], [behind, 0.8, 0.1])
+    ]
+    torch.testing.assert_close(sorter(found.scores), torch.stack(expected))

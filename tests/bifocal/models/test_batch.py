@@ -33,6 +33,19 @@ def test_loaded_model_gives_same_embeddings(pairs: ImageCaptionPairs, model: Mod
         load_model(tmp_path / "elsewhere")
 
 
+def test_scores_of_half_precision_keep_the_distance_of_near_vectors(model: Model) -> None:
+    vectors = torch.nn.functional.normalize(torch.randn(2, 64, generator=torch.Generator().manual_seed(1)), dim=1)
+    near = vectors[0] + 0.04 * vectors[1]
+    both = torch.nn.functional.normalize(torch.stack([vectors[0], near]), dim=1)
+    distance = (both[0] - both[1]).norm()
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = model.score(both.bfloat16(), both.bfloat16())
+    assert scores.visual is not None
+    assert scores.visual.dtype == torch.float32
+    assert (2 - 2 * scores.visual[0, 1]).sqrt().item() == pytest.approx(distance.item(), rel=0.15)
+    assert scores.visual.diagonal().tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
 def test_scores_of_batch_equal_cosines_of_embeddings(pairs: ImageCaptionPairs, model: Model) -> None:
     images, captions = embed(model, pairs)
     rows = torch.tensor([4, 71, 5, 30])

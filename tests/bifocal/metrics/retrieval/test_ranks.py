@@ -6,6 +6,7 @@ from torch import Tensor
 
 from bifocal.metrics import score_ranks, summarize
 from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
+from bifocal.metrics.retrieval.ranks import rerank_for_captions, rerank_for_images
 
 SCORES = torch.tensor(
     [
@@ -48,3 +49,11 @@ def test_reranking_of_worked_case() -> None:
     report = summarize((caption_ranks, image_ranks), (1,))
     assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0})
     assert image_ranks.expected()[[6, 4]].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("best", [1e-9, 0.0, -0.2])
+def test_reranking_leaves_out_a_candidate_whose_best_score_says_nothing(best: float) -> None:
+    scores = torch.tensor([[0.5, best], [0.2, best - 0.3]], dtype=torch.float64)
+    factor = torch.tensor([[1 + 1 / 0.5, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(rerank_for_captions(scores), scores * factor)
+    torch.testing.assert_close(rerank_for_images(scores.T), (scores * factor).T)
