@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-slow test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-slow test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -108,6 +108,22 @@ wheel-test: setup
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard $(if $(ONLY),--only "$(ONLY)")
 
+# Times of Bifocal beside other packages, and their plot: docs/peers.md; or one question: make peers ONLY=losses.
+PEERS := sorters recall losses index
+peers: setup $(VENV)/peers/ready
+	for name in $(or $(ONLY),$(PEERS)); do OMP_NUM_THREADS=1 $(VENV)/peers/bin/python -m benchmarks run peers.$$name || exit 1; done
+	python -m docs.make_pictures
+	python -m benchmarks render
+
+# The peers on top of .venv, so that both sides have the same torch. Two are compiled here, which needs a C++ compiler.
+INSTALL_PEERS := uv pip install --quiet --no-deps --require-hashes --python $(VENV)/peers/bin/python --requirement requirements/peers.txt
+$(VENV)/peers/ready: requirements/peers.txt | setup
+	uv venv --quiet --clear --python $(VENV)/bin/python $(VENV)/peers
+	cd $(VENV)/peers/lib/python3*/site-packages \
+	  && echo "import site; site.addsitedir('$(CURDIR)/$(VENV)/lib/$$(basename $$(dirname $$PWD))/site-packages')" > setup.pth
+	$(INSTALL_PEERS) --no-build-isolation-package torchsort
+	touch $@
+
 # Photographs: Flickr8k and the weights in ../shared/data. Finished trainings are kept: run it again to continue.
 leaderboard-flickr8k: setup
 	python -m benchmarks run quality.leaderboard_flickr8k
@@ -128,8 +144,8 @@ check: setup
 size:
 	$(PYTHON) .ci/size.py
 
-# dev.txt is what 'make setup' installs, installer.txt installs it, the others are what the images hold. Versions stay as they
-# are, except where pyproject.toml needs others; make requirements UPGRADE=--upgrade takes the newest of all.
+# dev.txt is what 'make setup' installs, installer.txt installs it, peers.txt is what 'make peers' adds, the others are what the
+# images hold. Versions stay as they are, except where pyproject.toml needs others; make requirements UPGRADE=--upgrade takes the newest of all.
 PIN := uv pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make requirements" $(UPGRADE)
 requirements: setup
@@ -139,6 +155,8 @@ requirements: setup
 	$(PIN) --group serve --output-file requirements/serve.txt
 	$(PIN) --group tracking --output-file requirements/tracking.txt
 	$(PIN) --group installer --output-file requirements/installer.txt
+	$(PIN) --group peers --constraint requirements/dev.txt --output-file requirements/peers.txt \
+	  $$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package \1/p' requirements/dev.txt)
 
 # An MLflow server. Its store is MLFLOW_BACKEND_STORE_URI of the environment, so that no password is in a command line; S3:
 # MLFLOW_FILES=s3://bucket/mlflow. PostgreSQL: export MLFLOW_BACKEND_STORE_URI=postgresql://user@host/mlflow and PGPASSWORD.

@@ -20,7 +20,7 @@ PART = re.compile(
 )
 OLDER = ", before its measure changed"
 """After the date of a value that other code of the metrics gave."""
-GROUPS = ("speed", "quality", "robustness")
+GROUPS = ("speed", "quality", "robustness", "peers")
 
 
 def benchmarks() -> dict[str, str]:

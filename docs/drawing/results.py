@@ -1,5 +1,6 @@
 """Results as dots with their intervals, from the records and the JSON files of the benchmarks."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
@@ -24,7 +25,13 @@ def result_drawings() -> dict[str, str]:
         for result in read_results(RESULTS / "speed.engines.json")
         if "CPU time of a query" in result.name
     }
+    peers = {
+        result.name: [(math.log10(result.value),) * 3]
+        for file in sorted(RESULTS.glob("peers.*.json"))
+        for result in read_results(file)
+    }
     return {
+        "peers": dots("Times as long as Bifocal", ("CPU time",), peers, 4, start=-1),
         "engines": dots("A query in two million vectors", ("CPU time, ms",), queries, 24),
         "leaderboard": dots("R@1 on drawn scenes, percent", ("caption", "image"), _recalls("leaderboard"), 100),
         "leaderboard_flickr8k": dots(
@@ -45,11 +52,12 @@ def _recalls(record: str) -> dict[str, list[Dot]]:
     return {name: row for name, row in rows.items() if row}
 
 
-def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], end: float) -> str:
-    """Return the SVG of a row of dots per name, from 0 to ``end``."""
+def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], end: float, start: float = 0) -> str:
+    """Return the SVG of a row of dots per name, from ``start`` to ``end``: logarithms to base 10 if it is negative."""
+    label = max(LABEL, 7 * max(map(len, rows)))
 
     def place(value: float) -> float:
-        return LABEL + (WIDTH - LABEL - 30) * value / end
+        return label + (WIDTH - label - 30) * (value - start) / (end - start)
 
     bottom = TOP + ROW * len(rows)
     parts = [
@@ -61,9 +69,11 @@ def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], e
     for number, name in enumerate(series):
         x = LABEL + 130 + 110 * number
         parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
-    for tick in (0, end / 4, end / 2, 3 * end / 4, end):
+    for tick in (start + part * (end - start) / (4 - start) for part in range(int(5 - start))):
         parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="#dee2e6"/>')
-        parts.append(f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
+        parts.append(
+            f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if start else tick:g}</text>'
+        )
     for number, (name, row) in enumerate(rows.items()):
         y = TOP + ROW * number + 8
         parts.append(f'<text x="12" y="{y + 4}">{escape(name)}</text>')

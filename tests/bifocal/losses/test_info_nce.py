@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.losses import InfoNCELoss
+from bifocal.losses.info_nce import _costs
 from bifocal.scores import Scores
 
 
@@ -24,6 +25,18 @@ def equation(scores: list[list[float]], matches: list[list[bool]], temperature: 
                 images = sum(f[k][m] for k in range(len(f)) if not matches[k][m])
                 total -= math.log(match / (match + captions)) + math.log(match / (match + images))
     return total / pairs
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_one_caption_per_image_in_any_order_has_the_values_of_the_general_case(smoothing: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(7, 7, generator=generator, dtype=torch.float64)
+    matches = torch.eye(7, dtype=torch.bool)[torch.randperm(7, generator=generator)]
+    image, caption = matches.nonzero(as_tuple=True)
+    costs = _costs(scores / 0.07, matches, image, caption, smoothing)
+    costs = costs + _costs(scores.T / 0.07, matches.T, caption, image, smoothing)
+    loss = InfoNCELoss(0.07, label_smoothing=smoothing)(Scores(scores), matches)
+    torch.testing.assert_close(loss, costs.mean())
 
 
 @pytest.mark.parametrize("captions_per_image", [1, 3])

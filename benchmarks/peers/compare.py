@@ -1,0 +1,32 @@
+"""Ratios of CPU time between a package and this project, for the benchmarks of ``benchmarks/peers``."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+import numpy as np
+
+from benchmarks.common import Report, cpu_seconds
+
+REPEATS, SECONDS = 15, 8.0
+"""Pairs of calls, fewer if all take longer than this."""
+
+
+def compare(report: Report, work: str, peer: str, ours: Callable[[], object], theirs: Callable[[], object]) -> None:
+    """Report how many times as long the peer takes: median and spread of pairs of calls, after one call of each.
+
+    Args:
+        peer: name of the package in the package index, and what else tells it apart, such as "faiss-cpu HNSW". A floor,
+            which does less work, ends in "(floor)", and has no bar.
+    """
+    ours()
+    once = cpu_seconds(theirs)
+    count = max(3, min(REPEATS, int(SECONDS / max(once, 1e-6))))
+    pairs = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(count)]
+    ratios = [other / max(own, 1e-9) for own, other in pairs]
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+    own, other = (1000 * float(np.median(times)) for times in zip(*pairs, strict=True))
+    package = peer.partition(" ")[0]
+    report.add(
+        f"{work}: {peer}", float(middle), "times", at_least=None if peer.endswith("(floor)") else 1.0,
+        reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {package} {version(package)}",
+    )  # fmt: skip

@@ -1,0 +1,61 @@
+"""How does recall in both directions compare with torchmetrics, ir-measures and NumPy?
+
+    make peers
+
+1,000 images with five captions each, from their scores: R@1, R@5, R@10 and the median rank, on one core. The packages
+rank one direction, captions for images; ours is timed in both. The values are compared first.
+"""
+
+import ir_measures
+import numpy as np
+import torch
+from ir_measures import Success
+from torchmetrics.retrieval import RetrievalHitRate
+
+from benchmarks.common import Report
+from benchmarks.peers.compare import compare
+from bifocal.metrics import score_ranks, summarize
+
+IMAGES, CAPTIONS, KS = 1000, 5000, (1, 5, 10)
+
+
+def main() -> None:
+    """Compare the metrics."""
+    torch.set_num_threads(1)
+    report = Report("peers.recall")
+    image_of_caption = torch.arange(IMAGES).repeat_interleave(CAPTIONS // IMAGES)
+    generator = torch.Generator().manual_seed(0)
+    matches = torch.arange(IMAGES)[:, None] == image_of_caption
+    scores = torch.randn(IMAGES, CAPTIONS, generator=generator) + 3.0 * matches
+    array, truth = scores.numpy(), matches.numpy()
+    rows = torch.arange(IMAGES)[:, None].expand(IMAGES, CAPTIONS).flatten()
+
+    def ours() -> dict[str, float]:
+        found = score_ranks(lambda images, columns: scores[images][:, columns], image_of_caption, images=IMAGES)
+        values: dict[str, float] = summarize(found, KS)["caption_retrieval"]
+        return values
+
+    def by_torchmetrics() -> list[float]:
+        return [100 * float(RetrievalHitRate(top_k=k)(scores.flatten(), matches.flatten(), indexes=rows)) for k in KS]
+
+    def by_numpy() -> list[float]:
+        order = np.argsort(-array, axis=1)
+        first = np.take_along_axis(truth, order, axis=1).argmax(axis=1)
+        return [100 * float((first < k).mean()) for k in KS]
+
+    def by_ir_measures() -> list[float]:
+        run = {str(row): {str(c): float(s) for c, s in enumerate(line)} for row, line in enumerate(array)}
+        relevant = {str(row): {str(c): 1 for c in np.flatnonzero(line)} for row, line in enumerate(truth)}
+        found = ir_measures.calc_aggregate([Success @ k for k in KS], relevant, run)
+        return [100 * found[Success @ k] for k in KS]
+
+    expected, work = [ours()[f"R@{k}"] for k in KS], f"recall, {IMAGES:,} x {CAPTIONS:,}"
+    peers = (("torchmetrics", by_torchmetrics), ("ir-measures", by_ir_measures), ("numpy argsort", by_numpy))
+    for name, theirs in peers:
+        assert np.allclose(theirs(), expected, atol=1e-3), (name, theirs(), expected)
+        compare(report, work, name, ours, theirs)
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
