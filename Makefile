@@ -108,7 +108,7 @@ wheel-test: setup
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard $(if $(ONLY),--only "$(ONLY)")
 
-# Times of Bifocal beside other packages, and their plot: docs/peers.md; or one question: make peers ONLY=losses.
+# Times of Bifocal beside other packages, and their plot: docs/results.md; or one question: make peers ONLY=losses.
 PEERS := sorters recall losses index
 peers: setup $(VENV)/peers/ready
 	for name in $(or $(ONLY),$(PEERS)); do OMP_NUM_THREADS=1 $(VENV)/peers/bin/python -m benchmarks run peers.$$name || exit 1; done

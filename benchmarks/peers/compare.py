@@ -15,8 +15,8 @@ def compare(report: Report, work: str, peer: str, ours: Callable[[], object], th
     """Report how many times as long the peer takes: median and spread of pairs of calls, after one call of each.
 
     Args:
-        peer: name of the package in the package index, and what else tells it apart, such as "faiss-cpu HNSW". A floor,
-            which does less work, ends in "(floor)", and has no bar.
+        peer: package of the package index, and its variant, such as "faiss-cpu HNSW". A floor does less work: its name
+            ends in "(floor)", and it has no bar.
     """
     ours()
     once = cpu_seconds(theirs)

@@ -29,7 +29,7 @@ def torchsort_ranks(scores: Tensor) -> Tensor:
 
 
 def compare_ranks(report: Report, batch: int, n: int, peer: str, ranks: Callable[[Tensor], Tensor]) -> None:
-    """Compare a step of our sorter with that of a peer, and its ranks with the true ones."""
+    """Compare the ranks of a peer with the true ranks, then a training step of both sorters."""
     scores = torch.randn(batch, n, generator=torch.Generator().manual_seed(0), requires_grad=True)
     weights, exact, ours = torch.randn(batch, n), exact_ranks(scores.detach()), ExactRankSorter()
     assert torch.equal(ours(scores).detach(), exact)

@@ -1,10 +1,10 @@
-"""How many of ten first queries find what they name, in 500 photographs without training?
+"""How many of ten queries find what they name in 500 photographs, without training?
 
     python -m benchmarks run quality.first_search --data FLICKR8K [--encoder small]
 
 Indexes 500 photographs of Flickr8k's list of train (seed 0) by "bifocal index" without captions, and searches by ten
-queries, which were chosen before the first run. A first image is right if one of its five captions has a word of the
-query's object. Chance is the mean share of photographs that would be right.
+queries, which were chosen before the first run. A first image is right if one of its captions contains a word for the
+object of the query. Chance is the mean share of photographs that would be right.
 """
 
 import argparse
@@ -37,7 +37,7 @@ QUERIES = {
 
 
 def names_object(captions: pd.Series, words: str) -> "pd.Series[bool]":
-    """Return whether a caption has one of the words."""
+    """Return, for each caption, whether it contains one of the words."""
     return captions.str.contains(rf"\b(?:{'|'.join(words.split())})\b", flags=re.IGNORECASE)
 
 

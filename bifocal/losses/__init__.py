@@ -1,6 +1,6 @@
 """Losses, one per file: ``loss(scores, matches) -> scalar``.
 
-A mean over the matches is 0 for a batch without a match; other terms, such as those of all pairs, stay.
+A mean over the matches is 0 for a batch without a match. Terms over all pairs keep their values.
 """
 
 from bifocal.losses.grounding import GroundingLoss

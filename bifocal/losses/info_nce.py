@@ -78,7 +78,7 @@ def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label
     check_matches(scores, matches)
     logits = scores / temperature
     image, caption = matches.nonzero(as_tuple=True)
-    if _one_to_one(matches, image, caption):  # the same values in half of the time
+    if _one_to_one(matches, image, caption):  # the same values, faster
         by_image = cross_entropy(logits, caption, label_smoothing=label_smoothing)
         return by_image + cross_entropy(logits.T, caption.argsort(), label_smoothing=label_smoothing)
     costs = _costs(logits, matches, image, caption, label_smoothing)

@@ -3,12 +3,14 @@
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import render as tables
 from benchmarks.__main__ import main
 from benchmarks.common import RESULTS, ROOT, Report, Result, read_results
+from benchmarks.peers.compare import compare
 
 
 @pytest.mark.parametrize(
@@ -70,3 +72,16 @@ def test_list_prints_every_benchmark_and_run_rejects_an_unknown_one() -> None:
     output = CliRunner().invoke(main, ["list"], catch_exceptions=False).output
     assert all(name in output for name in tables.benchmarks())
     assert "no benchmark 'speed.nothing'" in CliRunner().invoke(main, ["run", "speed.nothing"]).output
+
+
+def test_a_peer_is_compared_by_the_ratio_of_cpu_time_and_a_floor_has_no_bar() -> None:
+    report = Report("peers.x")
+    for peer, cost in (("numpy twice", 40_000), ("numpy half (floor)", 10_000)):
+        compare(report, "sum", peer, lambda: sum(range(20_000)), lambda count=cost: sum(range(count)))
+    slow, floor = report.results
+    assert slow.name == "sum: numpy twice"
+    assert slow.value > 1.2
+    assert slow.bar == 1.0
+    assert f"numpy {np.__version__}" in slow.reference
+    assert floor.value < 0.8
+    assert floor.bar is None

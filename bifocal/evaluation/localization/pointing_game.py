@@ -28,7 +28,7 @@ class PointingGame:
     """Accuracy of the pointing game, beside pointing at the image center and at random.
 
     Xiao, Sigal and Lee, CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1. The point is the center of the
-    best region. ``corner_accuracy`` follows BEAN's code: its upper left corner lies inside a box, not on an edge.
+    best region. ``corner_accuracy`` has the protocol of BEAN's code: its upper left corner must lie inside a box.
 
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own. A k that is not

@@ -50,11 +50,11 @@ def nms(scores: Floats, boxes: Floats, overlap: float = 0.3) -> NDArray[np.int64
 
 
 def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes], edges: bool = True) -> NDArray[np.bool_]:
-    """Return whether each point lies in one of its phrase's boxes.
+    """Return, for each point, whether a box of its phrase contains it.
 
     Args:
         points: x y in pixels of the boxes' image.
-        edges: whether a point on the edge of a box lies in it.
+        edges: whether a box contains its edges.
 
     Shape:
         points (N, 2) -> (N,)

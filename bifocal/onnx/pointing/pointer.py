@@ -70,8 +70,8 @@ class LocalizerPointer:
 
     def locate(self, image: ImageFile | DecodedImage, phrases: Sequence[str], side: int) -> list[Place]:
         texts = self.embedder.embed_sentences(phrases)
-        heatmaps = self.localizer.heatmaps(image, texts, side)
-        return [Place(heatmap, present=bool(heatmap.max() > heatmap.min())) for heatmap in heatmaps]
+        heatmaps, single = self.localizer.heatmaps(image, texts, side), len(self.localizer.boxes) == 1
+        return [Place(heatmap, present=single or bool(np.ptp(heatmap))) for heatmap in heatmaps]
 
 
 def open_head(directory: Path, threads: int = 0) -> PointingHead | ContrastivePointer:

@@ -1,7 +1,9 @@
 """Pointing game: tuned k, skipped subjects, accuracy by category."""
 
 from dataclasses import replace
+from typing import cast
 
+import pandas as pd
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from bifocal.evaluation.base import Subject
 from bifocal.evaluation.localization.locator import choose_locator
 from bifocal.image_encoders import BEANEncoder, LinearEncoder
 from bifocal.localization import BEANHeatmap
+from bifocal.localization.base import RegionScores
 from bifocal.models import TwoBranchModel
 from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
 from bifocal.text_encoders import GRUEncoder
@@ -105,3 +108,19 @@ def test_phrases_of_small_boxes_are_left_out(subject: Subject, locator: PhraseLo
     assert metrics["accuracy"] == pytest.approx(100 * everything.hits[large].mean())
     with pytest.raises(ValueError, match=r"no phrase has boxes that cover 1\.1 of the image"):
         PointingGame(min_area=1.1)(subject)
+
+
+def test_a_phrase_without_a_peak_is_a_miss(subject: Subject, locator: PhraseLocator) -> None:
+    expected = point_at_phrases(locator, subject.split)
+    assert expected.hits.any()
+
+    class Nothing:
+        def locate(self, phrases: pd.DataFrame) -> RegionScores:
+            scores, boxes = locator.locate(phrases)
+            return RegionScores(scores * 0, boxes)
+
+    nowhere = point_at_phrases(cast(PhraseLocator, Nothing()), subject.split)
+    assert not nowhere.hits.any()
+    assert not nowhere.corner_hits.any()
+    metrics = PointingGame()(subject).metrics["pointing"]
+    assert metrics["corner_accuracy"] == pytest.approx(100 * expected.corner_hits.mean())

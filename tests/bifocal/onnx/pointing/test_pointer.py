@@ -3,7 +3,9 @@
 import asyncio
 import shutil
 from pathlib import Path
+from unittest import mock
 
+import numpy as np
 import pytest
 
 from bifocal.onnx.files import model_hash
@@ -83,3 +85,13 @@ def test_the_last_image_is_kept(run: Path) -> None:
     (other,) = head.locate(content, ["fox"], SIDE)
     (expected,) = PointingHead(run / ONNX / FOLDER, sizes=(96,)).locate(content, ["fox"], SIDE)
     assert other.heatmap.tolist() == expected.heatmap.tolist() != first.heatmap.tolist()
+
+
+@pytest.mark.parametrize(
+    ("scores", "present"), [([[0.0, 0.0], [0.0, 0.0]], False), ([[0.0, 0.1], [0.0, 0.0]], True), ([[0.0]], True)]
+)
+def test_a_heatmap_without_a_peak_shows_no_place(scores: list[list[float]], present: bool) -> None:
+    localizer, embedder = mock.Mock(), mock.Mock()
+    localizer.heatmaps.return_value, localizer.boxes = np.array([scores]), np.zeros((np.size(scores), 4))
+    (place,) = LocalizerPointer(localizer, embedder).locate(b"", ["fox"], SIDE)
+    assert (place.present, place.probability) == (present, None)
