@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-slow test-real attack faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-slow test-real attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -81,6 +81,10 @@ faults: setup
 # short form.
 attack: setup
 	python -m tests.rehearsals.attack
+
+# Faults that users of other tools reported, made again on files of this command; some minutes. 'make test-slow' has a short form.
+reports: setup
+	python -m tests.rehearsals.reports
 
 # The images serve and cpu in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup

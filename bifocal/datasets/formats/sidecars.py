@@ -34,7 +34,7 @@ def read_sidecars(folder: Folder) -> CaptionTable:
         except ValueError as error:
             table.reject(stem, str(error))
             continue
-        captions = [row.pop(key) for key in KEYS if key in row]
+        captions = [row.pop(key) for key in [key for key in KEYS if key in row][:1]]  # the others are the user's
         if lines is None and not captions:
             continue
         table.add(image, row | {"image": image, "caption": lines if lines is not None else captions[0]})

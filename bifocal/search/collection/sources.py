@@ -228,7 +228,7 @@ def _with_rows(
 
 def _texts(value: Any) -> list[str]:
     texts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    return [text for text in texts if isinstance(text, str) and text.strip()]
+    return [text.strip() for text in texts if isinstance(text, str) and text.strip()]
 
 
 def with_origins(

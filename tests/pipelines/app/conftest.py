@@ -28,10 +28,8 @@ train_embedding:
 """A small backbone in place of the ImageNet weights, which timm would download."""
 
 
-@pytest.fixture(scope="session")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 scenes with two captions each, and their phrases."""
-    folder = tmp_path_factory.mktemp("user") / "photos"
+def write_photos(folder: Path) -> None:
+    """Write 60 scenes with two captions each, and their phrases."""
     corpus = Scenes(train=60, val=0, test=0, size=64).read(folder)
     captions = pd.DataFrame([(c.image_id, c.text) for c in corpus.captions], columns=["image_id", "caption"])
     paths = {image.image_id: image.path for image in corpus.images}
@@ -43,6 +41,13 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = ~captions["image_id"].duplicated()
     captions["phrases"] = captions["image_id"].map(lambda image_id: json.dumps(phrases[image_id])).where(first, "")
     captions[["image", "caption", "phrases"]].to_csv(folder / "captions.csv", index=False)
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``write_photos``."""
+    folder = tmp_path_factory.mktemp("user") / "photos"
+    write_photos(folder)
     return folder
 
 
