@@ -33,9 +33,9 @@ class StrictModel(BaseModel):
 
 
 def _model_name(name: str) -> str:
-    # A quote would end the text of a filter; the others are refused by MLflow, or cut its addresses of models.
-    if not name.strip() or not name.isprintable() or set(name) & set("\"%'./:?"):
-        raise ValueError(f"MLflow accepts no model {name!r}: leave out \" % ' . / : ? and control characters")
+    # A quote would end the text of a filter; MLflow or its database refuse the others, or cut addresses of models.
+    if not name.strip() or not name.isprintable() or len(name) > 256 or set(name) & set("\"%'./:?"):
+        raise ValueError(f"MLflow accepts no model {name!r}: expected up to 256 printed characters, but \" % ' . / : ?")
     return name
 
 

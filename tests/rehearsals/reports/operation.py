@@ -62,9 +62,10 @@ def rate_of_dvc(world: World) -> Any:
     return "5e-05" in values_of(compiled(world), "learning_rate")
 
 
-@reported("M1", "seed 010 is ten, as for DVC", "dvc#5971", {"10"})
+@reported("M1", "seeds 010 (ten, as for DVC), 1_000, 0o17 and 0x1F", "dvc#5971", [True] * 4)
 def octal(world: World) -> Any:
-    return values_of(compiled(world, "seed=010"), "seed")
+    seeds = {"010": "10", "1_000": "1000", "0o17": "15", "0x1F": "31"}
+    return [value in values_of(compiled(world, f"seed={text}"), "seed") for text, value in seeds.items()]
 
 
 @reported("M1", "unseen: yes, on and 1:30 as names", "dvc#5971", [True] * 3)
@@ -130,7 +131,7 @@ def section_name(world: World) -> Any:
     return "mine" in values_of(compiled(world, recipe="embed_collection: {name: mine}\n"), "name")
 
 
-NAMES = ("team/bifocal", "a:b", "it's", "", " ")
+NAMES = ("team/bifocal", "a:b", "it's", "", " ", 300 * "a")
 
 
 @reported("M13", "names of models that MLflow refuses", "mlflow#3322, open-metadata#31387", dict.fromkeys(NAMES, True))
@@ -139,9 +140,9 @@ def model_names(world: World) -> Any:
     return {name: "error: " in output and "register_model.model" in output for name, output in outputs.items()}
 
 
-@reported("M13", "aliases latest and v1; unseen: V2, LATEST, champion", "own", [False, False, False, False, True])
+@reported("M13", "aliases latest and v1; unseen: V2, LATEST, 1st, 300 letters, champion", "own", [False] * 6 + [True])
 def aliases(world: World) -> Any:
-    names = ("latest", "v1", "V2", "LATEST", "champion")
+    names = ("latest", "v1", "V2", "LATEST", "1st", 300 * "a", "champion")
     return ["error: " not in compiled(world, f"register_model.alias={name}") for name in names]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.rehearsals.reports.world import CHECKOUT, World, clean_environment, reported
 
@@ -14,12 +15,15 @@ ADDRESSES = (
     "sqlite://e5.db", " sqlite:////tmp/none.db", "mysql+nodriver://user:S3cret@127.0.0.1/db",
     "postgres://user:S3cret@127.0.0.1/db", "postgresql://user:_[]:=?S3cret@127.0.0.1:5433/db",
 )  # fmt: skip
-UNSEEN = ("http://[::1", "ftp://x", "sqlite:///", "file://x", "://", "\t")
+UNSEEN = ("http://[::1", "http://user:S3cret@127.0.0.1:1", "ftp://x", "sqlite:///", "file://x", "://", "\t")
 
 
 def asked(world: World, address: str) -> str:
-    """Run a command on the registry at an address."""
-    return world.pipelines("promote", "--rollback", MLFLOW_TRACKING_URI=address, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
+    """Run a command on the registry at an address. MLflow would try a database that does not answer for 100 s."""
+    with mock.patch("mlflow.store.db.utils.MAX_RETRY_COUNT", 0):
+        return world.pipelines(
+            "promote", "--rollback", MLFLOW_TRACKING_URI=address, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"
+        )
 
 
 @reported("M11", "addresses of databases that no driver reads", "mlflow#7851, #3764", dict.fromkeys(ADDRESSES, True))
@@ -29,6 +33,22 @@ def addresses(world: World) -> Any:
         address: "error: MLFLOW_TRACKING_URI is" in output and "S3cret" not in output
         for address, output in outputs.items()
     }
+
+
+PASSWORDS = ("Abc@def/S3cret", "S3cret@x", "a:S3cret", "a#S3cret", "a?S3cret", "S3cret%", "a/S3cret@b@c", "[S3cret")
+"""Passwords that nobody has encoded for a URL."""
+
+
+@reported(
+    "M12", "passwords with '@', '/', '#' and others in messages", "mlflow#7851, #7465", [True] * 2 * len(PASSWORDS)
+)
+def passwords(world: World) -> Any:
+    outputs = [
+        asked(world, f"{scheme}://user:{word}@127.0.0.1:1/db")
+        for word in PASSWORDS
+        for scheme in ("http", "postgresql")
+    ]
+    return ["error: " in output and "Traceback" not in output and "S3cret" not in output for output in outputs]
 
 
 @reported("M11", "unseen: half addresses", "mlflow#2227, #2015", dict.fromkeys(UNSEEN, True))
