@@ -78,8 +78,9 @@ def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.M
     """Address of an empty MLflow store, which stages of this process and its children log to."""
     address = f"sqlite:///{shutil.copy(empty_mlflow_store, tmp_path / 'mlflow.db')}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    # Another test of this process may have chosen an experiment of its own store.
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
+    # 'mlflow.set_experiment' writes it. Set before it is deleted, or else it would stay after this test.
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "")
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID")
     if "mlflow.tracking.fluent" in sys.modules:
         monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
     return address

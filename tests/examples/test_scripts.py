@@ -55,6 +55,6 @@ def test_scripts_share_their_images_and_features() -> None:
 def test_table_of_examples_is_complete() -> None:
     files = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
     readme = (ROOT / "examples" / "README.md").read_text()
-    linked = re.findall(r"^\| \[([\w.]+)\]\(([\w.]+)\) \|", readme, flags=re.MULTILINE)
+    linked = re.findall(r"^\|\[([\w.]+)\]\(([\w.]+)\)\|", readme, flags=re.MULTILINE)
     assert all(text == target for text, target in linked)
     assert {target for _, target in linked} == files - {"execute.py"}

@@ -1,5 +1,6 @@
 """Runs with the artifacts of a release, and registered versions with releases."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -53,6 +54,7 @@ def register(run: Path) -> int:
     connect()
     # Another test of this process may have selected an experiment of another store.
     mlflow.set_experiment("releases")
+    os.environ.pop("MLFLOW_EXPERIMENT_ID")  # or else it would name an experiment to the next test
     with mlflow.start_run():
         logged = mlflow.pyfunc.log_model(
             name="model", loader_module="runtime.mlflow.served_model", data_path=str(run / ONNX), pip_requirements=[]

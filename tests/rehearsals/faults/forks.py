@@ -26,7 +26,7 @@ def main() -> None:
     """Run the stages undisturbed, and then with kills."""
     params, folder, kills = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     stages, moments, counts = sys.argv[4:], random.Random(0), {}
-    for module in (*(f"components.{stage}.run" for stage in stages), "runtime.job", "runtime.workspace"):
+    for module in (*(f"components.{stage}.run" for stage in stages), "runtime.job"):
         import_module(module)
     for stage in stages:
         work = start(stage, params, folder / "expected", None)
