@@ -19,7 +19,12 @@ def result_drawings() -> dict[str, str]:
     found = {result.name: result for result in read_results(RESULTS / "quality.first_use.json")}
     kinds = ("bifocal train", "fast.yaml", "class names")
     folders = [name.partition(":")[0] for name in found if name.endswith(kinds[0]) and not name.startswith("6")]
-    sums = {folder: [(found[f"{folder}: recall sum, {kind}"].value,) * 3 for kind in kinds] for folder in folders}
+    sums = {
+        f"{folder.replace(' each', '')}: {found[f'{folder}: CPU time of bifocal train'].value:.1f} min": [
+            (found[f"{folder}: recall sum, {kind}"].value,) * 3 for kind in kinds
+        ]
+        for folder in folders
+    }
     queries = {
         result.name.split(", ", 1)[1].partition(":")[0]: [(result.value,) * 3]
         for result in read_results(RESULTS / "speed.engines.json")
