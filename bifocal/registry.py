@@ -8,6 +8,7 @@ are parts declares the package of each, and receives built objects:
 """
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -125,6 +126,16 @@ def as_mapping(ref: Any) -> dict[str, Any]:
 def accepts(package: str, name: str, argument: str) -> bool:
     """Return whether the part ``name`` of ``package`` takes ``argument``."""
     return argument in inspect.signature(get(package, name)).parameters
+
+
+def check_range(interval: str, **values: float | None) -> None:
+    """Raise ``ValueError`` unless each argument that is not None is in an interval such as "[0, 1)" or "(0, inf)"."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
+    expected = f"a number in {interval}" if high < math.inf else f"{low:g} or more" if ends else f"more than {low:g}"
+    for name, value in values.items():
+        if not (value is None or low < value < high or value in ends):
+            raise ValueError(f"{name} is {value}: expected {expected}")
 
 
 def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -45,3 +46,12 @@ def check_matches(scores: Tensor, matches: Tensor) -> None:
             f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)} differ: "
             "both need one row per image and one column per caption"
         )
+
+
+def is_one_to_one(matches: Tensor, image: Tensor, caption: Tensor) -> bool:
+    """Return whether each row and column of ``matches`` has one match; the others are the indices of all matches."""
+    count = len(image)
+    if not count or matches.shape != (count, count):
+        return False
+    order = torch.arange(count, device=image.device)
+    return bool((image == order).all() & (caption.sort().values == order).all())

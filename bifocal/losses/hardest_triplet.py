@@ -34,10 +34,11 @@ class HardestTripletLoss(nn.Module):
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
-        positives = scores.cross
+        image, caption = matches.nonzero(as_tuple=True)
+        slack = self.margin - scores.cross[image, caption]
         # Mask the positive instead of lowering it: when its score is negative, subtracting
         # twice that score can make it the hardest negative.
-        negatives = positives.masked_fill(matches, -torch.inf)
-        caption_cost = relu(self.margin - positives + negatives.amax(dim=1, keepdim=True))
-        image_cost = relu(self.margin - positives + negatives.amax(dim=0, keepdim=True))
-        return mean_of_matches((caption_cost + image_cost)[matches])
+        negatives = scores.cross.masked_fill(matches, -torch.inf)
+        caption_cost = relu(slack + negatives.max(dim=1).values[image])
+        image_cost = relu(slack + negatives.max(dim=0).values[caption])
+        return mean_of_matches(caption_cost + image_cost)

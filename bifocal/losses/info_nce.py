@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from bifocal.scores import Scores, check_matches, mean_of_matches
+from bifocal.scores import Scores, check_matches, is_one_to_one, mean_of_matches
 
 MAX_SCALE = 100.0
 """Largest factor of the scores, 1 / temperature, that is learned."""
@@ -78,20 +78,12 @@ def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label
     check_matches(scores, matches)
     logits = scores / temperature
     image, caption = matches.nonzero(as_tuple=True)
-    if _one_to_one(matches, image, caption):  # the same values, faster
+    if is_one_to_one(matches, image, caption):  # the same values, faster
         by_image = cross_entropy(logits, caption, label_smoothing=label_smoothing)
         return by_image + cross_entropy(logits.T, caption.argsort(), label_smoothing=label_smoothing)
     costs = _costs(logits, matches, image, caption, label_smoothing)
     costs = costs + _costs(logits.T, matches.T, caption, image, label_smoothing)
     return mean_of_matches(costs)
-
-
-def _one_to_one(matches: Tensor, image: Tensor, caption: Tensor) -> bool:
-    count = len(image)
-    if not count or matches.shape != (count, count):
-        return False
-    order = torch.arange(count, device=image.device)
-    return bool((image == order).all() & (caption.sort().values == order).all())
 
 
 def _costs(logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, smoothing: float) -> Tensor:

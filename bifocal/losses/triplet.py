@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from bifocal.scores import Scores, check_matches, mean_of_matches
+from bifocal.scores import Scores, check_matches, is_one_to_one, mean_of_matches
 
 Negatives = Literal["all", "random", "hardest", "semi_hard"]
 
@@ -50,14 +50,19 @@ class TripletLoss(nn.Module):
         check_matches(scores.cross, matches)
         image, caption = matches.nonzero(as_tuple=True)
         positives = scores.cross[image, caption].unsqueeze(1)
+        if self.negatives == "all":
+            slack, negatives = self.margin - positives, scores.cross.masked_fill(matches, -torch.inf)
+            if is_one_to_one(matches, image, caption):  # the same values, faster
+                by_caption = relu(negatives + slack[caption.argsort()].T)
+                return (relu(negatives + slack).sum() + by_caption.sum()) / len(image)
+            rows, columns = negatives.index_select(0, image), negatives.T.index_select(0, caption)
+            return mean_of_matches(relu(rows + slack).sum(dim=1) + relu(columns + slack).sum(dim=1))
         caption_cost = self._cost(positives, scores.cross[image], ~matches[image])
         image_cost = self._cost(positives, scores.cross.T[caption], ~matches.T[caption])
         return mean_of_matches(caption_cost + image_cost)
 
     def _cost(self, positives: Tensor, candidates: Tensor, negative: Tensor) -> Tensor:
         """Return the cost of each of the positives (K, 1) against the candidates (K, C) that are ``negative``."""
-        if self.negatives == "all":
-            return (relu(self.margin - positives + candidates) * negative).sum(dim=1)
         if candidates.shape[1] == 0:
             return positives.new_zeros(len(positives))
         preference = self._preference(positives, candidates)

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from bifocal.models.batch import Batch
-from bifocal.registry import CheckedByConstruction
+from bifocal.registry import CheckedByConstruction, check_range
 from bifocal.text import TextBatch
 from bifocal.training.inputs import TrainingInputs
 
@@ -27,12 +27,6 @@ class Augmentation(CheckedByConstruction, ABC):
     @abstractmethod
     def prepare(self, inputs: TrainingInputs) -> Augment:
         """Return the function that changes a batch."""
-
-
-def check_probability(probability: float) -> None:
-    """Raise ``ValueError`` unless ``probability`` is in (0, 1)."""
-    if not 0 < probability < 1:
-        raise ValueError(f"probability is {probability}: expected a number between 0 and 1")
 
 
 def drop(present: Tensor, probability: float, generator: Generator) -> Tensor:
@@ -56,8 +50,7 @@ class RandomRectangle(Augmentation):
     least: float = 0.66
 
     def __post_init__(self) -> None:
-        if not 0 < self.least < 1:
-            raise ValueError(f"least is {self.least}: expected a number between 0 and 1")
+        check_range("(0, 1)", least=self.least)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
         regions = 0 if inputs.features.pixels else inputs.features.regions
@@ -96,7 +89,7 @@ class RegionDrop(Augmentation):
     probability: float = 0.2
 
     def __post_init__(self) -> None:
-        check_probability(self.probability)
+        check_range("(0, 1)", probability=self.probability)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
         if inputs.features.pixels or inputs.features.regions == 1:
@@ -124,7 +117,7 @@ class WordDrop(Augmentation):
     probability: float = 0.2
 
     def __post_init__(self) -> None:
-        check_probability(self.probability)
+        check_range("(0, 1)", probability=self.probability)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
         name = inputs.text.format.name

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from bifocal import registry
+from bifocal.registry import check_range
 
 FreezeSchedule = Mapping[str, int | None]
 """``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0; None: always."""
@@ -100,6 +101,5 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
         step = int(steps)
         torch._foreach_lerp_(list(averages), list(weights), 1 - min(decay, (1 + step) / (10 + step)))
 
-    if not 0 <= decay < 1:
-        raise ValueError(f"ema_decay is {decay}: expected a number from 0 to below 1")
+    check_range("[0, 1)", ema_decay=decay)
     return AveragedModel(model, multi_avg_fn=update)

@@ -7,7 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bifocal.registry import CheckedByConstruction as _Checked  # a public name would be a part of this module
+from bifocal.registry import (
+    CheckedByConstruction as _Checked,  # a public name would be a part of this module
+)
+from bifocal.registry import check_range
 
 Schedule = Callable[[float, int], float]
 
@@ -43,7 +46,7 @@ class MultiStep(_Checked):
     gamma: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
+        check_range("(0, 1]", gamma=self.gamma)
         if any(milestone < 0 for milestone in self.milestones):
             raise ValueError(f"milestones are {list(self.milestones)}: expected epochs of 0 or more")
 
@@ -69,9 +72,8 @@ class Step(_Checked):
     gamma: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-        if self.step_size <= 0:
-            raise ValueError(f"step_size is {self.step_size}: expected a positive number of epochs")
+        check_range("(0, 1]", gamma=self.gamma)
+        check_range("(0, inf)", step_size=self.step_size)
 
     def __call__(self, epoch: float, epochs: int) -> float:
         return float(self.gamma ** (epoch // self.step_size))
@@ -95,16 +97,10 @@ class Cosine(_Checked):
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is {self.warmup}: expected a fraction of the training in [0, 1)")
+        check_range("[0, 1)", warmup=self.warmup)
 
     def __call__(self, epoch: float, epochs: int) -> float:
         progress = epoch / epochs
         if progress < self.warmup:
             return progress / self.warmup
         return 0.5 * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup)))
-
-
-def _check_gamma(gamma: float) -> None:
-    if not 0 < gamma <= 1:
-        raise ValueError(f"gamma is {gamma}: expected a factor in (0, 1]")

@@ -16,7 +16,7 @@ from bifocal.metrics import Ranks, area_under, choose_queries, retrieval_ranks, 
 from bifocal.metrics.ranking.semantic_relevance import relevance
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed, is_dual_encoder
 from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
-from bifocal.registry import CheckedByConstruction
+from bifocal.registry import CheckedByConstruction, check_range
 from bifocal.text.vectorizers.base import CachedVectorizer
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs, embed_phrases, image_scores
@@ -64,8 +64,7 @@ class Recall(Validation):
     images: int | None = None
 
     def __post_init__(self) -> None:
-        if self.images is not None and self.images < 2:
-            raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
+        check_range("[2, inf)", images=self.images)
 
     def prepare(self, inputs: TrainingInputs) -> Validate:
         pairs = inputs.captions("val", self.images)
@@ -132,8 +131,7 @@ class Pointing(Validation):
     localizer: Localizer | AutoLocalizer | None = None
 
     def __post_init__(self) -> None:
-        if self.phrases is not None and self.phrases < 1:
-            raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
+        check_range("[1, inf)", phrases=self.phrases)
 
     def prepare(self, inputs: TrainingInputs) -> Validate:
         dataset = inputs.dataset.split("val")
@@ -172,8 +170,7 @@ class Semantic(Validation):
     images: int | None = None
 
     def __post_init__(self) -> None:
-        if self.images is not None and self.images < 2:
-            raise ValueError(f"images is {self.images}, expected at least 2, or null for all")
+        check_range("[2, inf)", images=self.images)
 
     def prepare(self, inputs: TrainingInputs) -> Validate:
         return self.of_pairs(SemanticPairs(inputs.captions("val")))

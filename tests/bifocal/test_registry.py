@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.registry import build
+from bifocal.registry import build, check_range
 
 SOURCE = """
 class OwnLoss:
@@ -41,3 +41,22 @@ def test_a_class_of_any_module_is_a_part(module: str) -> None:
 def test_a_wrong_name_gets_one_sentence(module: str, ref: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build("bifocal.losses", ref)
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside", "expected"),
+    [
+        ("[0, 1)", (0, 0.5, None), (-0.1, 1, float("nan")), r"a number in \[0, 1\)"),
+        ("(0, 1]", (0.1, 1), (0, 1.1), r"a number in \(0, 1\]"),
+        ("[2, inf)", (2, 10**9), (1,), "2 or more"),
+        ("(0, inf)", (1e-9, 3), (0, -1, float("inf")), "more than 0"),
+    ],
+)
+def test_an_argument_is_in_its_interval(
+    interval: str, inside: tuple[float | None, ...], outside: tuple[float, ...], expected: str
+) -> None:
+    for value in inside:
+        check_range(interval, margin=value)
+    for value in outside:
+        with pytest.raises(ValueError, match=f"margin is {value}: expected {expected}"):
+            check_range(interval, margin=value)

@@ -14,6 +14,7 @@ from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, sp
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
 from bifocal.models.inputs import zero_shot_skip_reason
+from bifocal.registry import check_range
 from bifocal.report.sections import MetricRow, Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead
@@ -42,8 +43,7 @@ class Baselines:
     title = "Baselines"
 
     def __init__(self, cca_dim: int = 256) -> None:
-        if cca_dim < 0:
-            raise ValueError(f"cca_dim is {cca_dim}, expected 0 or more")
+        check_range("[0, inf)", cca_dim=cca_dim)
         self.cca_dim = cca_dim
 
     def __call__(self, subject: Subject) -> Result:

@@ -53,13 +53,6 @@ class Batches(CheckedByConstruction, ABC):
         """Return the batches of the split "train"; samplers may mine with the model and with the margin of the loss."""
 
 
-def check_positive(**values: int) -> None:
-    """Raise ``ValueError`` if a value is below 1."""
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}: expected 1 or more")
-
-
 def epoch_generator(seed: int, epoch: int) -> Generator:
     """Return the random number generator of one epoch."""
     return Generator().manual_seed(seed * 10_007 + epoch)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bifocal.registry import check_range
 from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
     Sampler,
-    check_positive,
     epoch_generator,
     shuffle_within_images,
 )
@@ -38,9 +38,8 @@ class CaptionBatches(Batches):
     extra_captions_per_image: int = 0
 
     def __post_init__(self) -> None:
-        check_positive(batch_size=self.batch_size, captions_per_image=self.captions_per_image)
-        if self.extra_captions_per_image < 0:
-            raise ValueError(f"extra_captions_per_image is {self.extra_captions_per_image}: expected 0 or more")
+        check_range("[1, inf)", batch_size=self.batch_size, captions_per_image=self.captions_per_image)
+        check_range("[0, inf)", extra_captions_per_image=self.extra_captions_per_image)
         if self.captions_per_image > self.batch_size:
             raise ValueError(
                 f"captions_per_image is {self.captions_per_image}, but a batch has {self.batch_size} captions: "
@@ -122,7 +121,7 @@ class DistinctImageBatches(Batches):
     batch_size: int = 160
 
     def __post_init__(self) -> None:
-        check_positive(batch_size=self.batch_size)
+        check_range("[1, inf)", batch_size=self.batch_size)
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
         pairs = inputs.captions("train")

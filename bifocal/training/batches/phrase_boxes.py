@@ -9,8 +9,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from bifocal.models.batch import DualEncoder, dual_encoder
+from bifocal.registry import check_range
 from bifocal.serialization import read_tensors, write_tensors
-from bifocal.training.batches.base import Batches, PreparedBatches, check_positive, epoch_generator
+from bifocal.training.batches.base import Batches, PreparedBatches, epoch_generator
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs, draw_per_group, hard_negative_boxes
 from bifocal.training.validators import Phrases, Validation
@@ -46,8 +47,11 @@ class PhraseBoxes(Batches):
     max_negatives: int = 50
 
     def __post_init__(self) -> None:
-        check_positive(
-            batch_size=self.batch_size, boxes_per_phrase=self.boxes_per_phrase, max_negatives=self.max_negatives
+        check_range(
+            "[1, inf)",
+            batch_size=self.batch_size,
+            boxes_per_phrase=self.boxes_per_phrase,
+            max_negatives=self.max_negatives,
         )
         if not 0 <= self.negatives_per_phrase <= self.max_negatives:
             raise ValueError(

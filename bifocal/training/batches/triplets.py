@@ -8,7 +8,8 @@ from torch import Generator, Tensor, nn
 
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.models.batch import DualEncoder, dual_encoder
-from bifocal.training.batches.base import Batches, PreparedBatches, Sampler, check_positive, epoch_generator
+from bifocal.registry import check_range
+from bifocal.training.batches.base import Batches, PreparedBatches, Sampler, epoch_generator
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.semantic_pairs import SemanticPairs, mine_triplets, relevant_images
 from bifocal.training.validators import Semantic, Validation
@@ -43,7 +44,8 @@ class MinedTriplets(Batches):
     steps_per_epoch: int = 64
 
     def __post_init__(self) -> None:
-        check_positive(
+        check_range(
+            "[1, inf)",
             batch_size=self.batch_size,
             neighbors=self.neighbors,
             queries_per_pool=self.queries_per_pool,
@@ -113,7 +115,7 @@ class OrderedTriplets(Batches):
     steps_per_epoch: int = 64
 
     def __post_init__(self) -> None:
-        check_positive(batch_size=self.batch_size, steps_per_epoch=self.steps_per_epoch)
+        check_range("[1, inf)", batch_size=self.batch_size, steps_per_epoch=self.steps_per_epoch)
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
         dual_encoder(model)

@@ -10,6 +10,7 @@ from torch.linalg import solve_triangular
 from bifocal.image_encoders.base import mean_region
 from bifocal.models.base import Model
 from bifocal.models.batch import BATCH, ImageCaptionPairs
+from bifocal.registry import check_range
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
@@ -177,8 +178,7 @@ class CCA(Initialization):
     encoders: ClassVar[Collection[str]] = ("LinearEncoder", "LastLayersEncoder")
 
     def __init__(self, regularization: float = 1e-4, power: float = 4.0) -> None:
-        if regularization < 0 or power < 0:
-            raise ValueError(f"regularization is {regularization} and power {power}: expected 0 or more")
+        check_range("[0, inf)", regularization=regularization, power=power)
         self.regularization, self.power = regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:

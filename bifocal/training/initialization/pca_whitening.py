@@ -9,6 +9,7 @@ from bifocal.backbones.whitening import learn_whitening
 from bifocal.image_encoders import RMACEncoder
 from bifocal.models.base import Model
 from bifocal.models.batch import to_device
+from bifocal.registry import check_range
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 
@@ -31,8 +32,7 @@ class PCAWhitening(Initialization):
     """
 
     def __init__(self, images: int = 5000) -> None:
-        if images < 1:
-            raise ValueError(f"images is {images}, expected at least 1")
+        check_range("[1, inf)", images=images)
         self.images = images
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:

@@ -75,13 +75,6 @@ def refuse_shards(learned: str, sharded: bool) -> None:
         )
 
 
-def check_minimum(minimum: float, *, exclusive: bool = False, **values: float) -> None:
-    """Raise ``ValueError`` unless all ``values`` are at least, or with ``exclusive`` more than, ``minimum``."""
-    for name, value in values.items():
-        if value < minimum or (exclusive and value == minimum):
-            raise ValueError(f"{name} is {value}, expected {'more than' if exclusive else 'at least'} {minimum}")
-
-
 class TrainedWeights(Weights):
     """Weights that are trained once for each feature directory."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
-from bifocal.registry import get, split
+from bifocal.registry import check_range, get, split
 from bifocal.training.pretraining.image_classifier import (
     ClassificationImages,
     PixelExtractor,
@@ -17,7 +17,7 @@ from bifocal.training.pretraining.image_classifier import (
     labels_of,
     pretrain_classifier,
 )
-from bifocal.training.weights.base import TrainedWeights, check_minimum
+from bifocal.training.weights.base import TrainedWeights
 from bifocal.training.weights.loaded import LoadedWeights
 
 
@@ -62,9 +62,9 @@ class TrainClassifier(TrainedWeights):
                 f"TrainClassifier: task is {self.task!r} and path is {self.path!r}: set task to train on labels of "
                 "the dataset, or path to train on class folders, and not both"
             )
-        check_minimum(1, maps=self.maps, epochs=self.epochs, batch_size=self.batch_size)
-        check_minimum(0, weight_decay=self.weight_decay)
-        check_minimum(0, exclusive=True, learning_rate=self.learning_rate)
+        check_range("[1, inf)", maps=self.maps, epochs=self.epochs, batch_size=self.batch_size)
+        check_range("[0, inf)", weight_decay=self.weight_decay)
+        check_range("(0, inf)", learning_rate=self.learning_rate)
 
     @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:

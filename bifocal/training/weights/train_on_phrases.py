@@ -9,8 +9,9 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
+from bifocal.registry import check_range
 from bifocal.training.pretraining.phrase_words import pretrain_on_phrases
-from bifocal.training.weights.base import TrainedWeights, check_minimum
+from bifocal.training.weights.base import TrainedWeights
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ class TrainOnPhrases(TrainedWeights):
     network = "backbone"
 
     def __post_init__(self) -> None:
-        check_minimum(1, epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count)
-        check_minimum(0, weight_decay=self.weight_decay, image_word_weight=self.image_word_weight)
-        check_minimum(0, exclusive=True, learning_rate=self.learning_rate, positive_weight=self.positive_weight)
+        check_range("[1, inf)", epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count)
+        check_range("[0, inf)", weight_decay=self.weight_decay, image_word_weight=self.image_word_weight)
+        check_range("(0, inf)", learning_rate=self.learning_rate, positive_weight=self.positive_weight)
 
     @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:

@@ -57,6 +57,15 @@ def test_triplet_is_eq_5(images: int, captions_per_image: int) -> None:
     assert loss.item() == pytest.approx(eq_5(scores.tolist(), matches.tolist(), 0.2))
 
 
+@given(st.permutations(range(5)))
+def test_one_match_per_row_in_any_order(order: list[int]) -> None:
+    scores, _ = example(5, 1)
+    matches = torch.eye(5, dtype=torch.bool)[order]
+    assert TripletLoss(0.2)(Scores(scores), matches).item() == pytest.approx(
+        eq_5(scores.tolist(), matches.tolist(), 0.2)
+    )
+
+
 @pytest.mark.parametrize("captions_per_image", [1, 3])
 @pytest.mark.parametrize("images", [2, 3, 17])
 def test_triplet_semi_hard_is_the_nearest_negative_below(images: int, captions_per_image: int) -> None:

@@ -149,7 +149,7 @@ def test_augmentations_that_change_nothing_are_errors(inputs: TrainingInputs, tm
     with pytest.raises(ValueError, match="are pixels"):
         RegionDrop().prepare(replace(inputs, features=pixels))
     for part in (RegionDrop, WordDrop):
-        assert list(part.conflicts({"probability": 1.0})) == ["probability is 1.0: expected a number between 0 and 1"]
+        assert list(part.conflicts({"probability": 1.0})) == ["probability is 1.0: expected a number in (0, 1)"]
 
 
 def test_phase_with_augmentations_resumes_bit_for_bit(

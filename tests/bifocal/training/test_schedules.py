@@ -65,11 +65,11 @@ def test_every_schedule_gives_a_factor_from_0_to_1(name: str, epochs: int, fract
 @pytest.mark.parametrize(
     ("ref", "message"),
     [
-        ({"name": "MultiStep", "gamma": 0.0}, "gamma is 0.0: expected a factor in"),
+        ({"name": "MultiStep", "gamma": 0.0}, "gamma is 0.0: expected a number in"),
         ({"name": "MultiStep", "milestones": [-1]}, r"milestones are \[-1\]: expected epochs of 0 or more"),
         ({"name": "Step", "gamma": 2.0}, "gamma is 2.0"),
-        ({"name": "Step", "step_size": 0}, "step_size is 0: expected a positive number of epochs"),
-        ({"name": "Cosine", "warmup": 1.0}, "warmup is 1.0: expected a fraction of the training"),
+        ({"name": "Step", "step_size": 0}, "step_size is 0: expected more than 0"),
+        ({"name": "Cosine", "warmup": 1.0}, r"warmup is 1.0: expected a number in \[0, 1\)"),
         ({"name": "Multistep"}, "did you mean 'MultiStep'"),
     ],
 )
