@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import Report, cpu_seconds
+from benchmarks.common import RESULTS, Report, cpu_seconds, read_results
 
 REPEATS, SECONDS = 15, 8.0
 """Pairs of calls, fewer if all take longer than this."""
+FALL = 0.2
+"""Share by which a ratio may fall from one measurement to the next."""
 
 
 def compare(report: Report, work: str, peer: str, ours: Callable[[], object], theirs: Callable[[], object]) -> None:
@@ -30,3 +33,13 @@ def compare(report: Report, work: str, peer: str, ours: Callable[[], object], th
         f"{work}: {peer}", float(middle), "times", at_least=None if peer.endswith("(floor)") else 1.0,
         reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {package} {version(package)}",
     )  # fmt: skip
+
+
+def write(report: Report, folder: Path = RESULTS) -> None:
+    """Write the results; exit with an error if a ratio fell by more than ``FALL`` since the last measurement."""
+    file = folder / f"{report.benchmark}.json"
+    before = {result.name: result.value for result in read_results(file)} if file.is_file() else {}
+    report.write(folder)
+    found = [(result.name, before.get(result.name, 0.0), result.value) for result in report.results]
+    if fallen := [f"{name}: {old:.2f} to {new:.2f}" for name, old, new in found if new < (1 - FALL) * old]:
+        raise SystemExit("\n".join([f"ratios fell by more than {FALL:.0%}:", *fallen]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from usearch.index import Index
 
 from benchmarks.common import Report, cpu_seconds
-from benchmarks.peers.compare import compare
+from benchmarks.peers.compare import compare, write
 from benchmarks.speed.search import Distribution, basis_of, embeddings
 from bifocal.search import Search, SearchIndex
 from bifocal.search.index.approximate import choose_factory
@@ -64,7 +64,7 @@ def main() -> None:
             f"building, {ITEMS:,} items: {name}", other / own, "times", at_least=1.0,
             reference=f"{own:.1f}, {other:.1f} s; recall@10 {reached:.3f}",
         )  # fmt: skip
-    report.write()
+    write(report)
 
 
 def _append(found: list[Peer], build: Callable[[Vectors], Peer], vectors: Vectors) -> None:

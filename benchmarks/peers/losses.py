@@ -1,4 +1,4 @@
-"""How do losses compare with open_clip and pytorch-metric-learning?
+"""How do losses compare with open_clip, pytorch-metric-learning and the code of VSE++?
 
     make peers
 
@@ -17,22 +17,25 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.common import Report
-from benchmarks.peers.compare import compare
-from bifocal.losses import InfoNCELoss
+from benchmarks.peers.compare import compare, write
+from bifocal.losses import HardestTripletLoss, InfoNCELoss, TripletLoss
 from bifocal.scores import Scores
 
-BATCHES, DIM, TEMPERATURE = (128, 256, 1024, 4096), 256, 0.07
+BATCHES, DIM, TEMPERATURE, MARGIN = (128, 256, 1024, 4096), 256, 0.07, 0.2
 SMALL = 256
 """Largest batch of pytorch-metric-learning, which takes a second for it."""
+
+
+def embeddings(batch: int) -> list[Tensor]:
+    """Return images and captions of unit norm, (batch, DIM) each."""
+    generator = torch.Generator().manual_seed(0)
+    return [normalize(torch.randn(batch, DIM, generator=generator), dim=1).requires_grad_() for _ in range(2)]
 
 
 def compare_batch(report: Report, batch: int) -> None:
     """Compare InfoNCE of a batch."""
     ours, clip, ntxent = InfoNCELoss(TEMPERATURE), ClipLoss(), NTXentLoss(TEMPERATURE)
-    generator = torch.Generator().manual_seed(0)
-    images, captions = (
-        normalize(torch.randn(batch, DIM, generator=generator), dim=1).requires_grad_() for _ in range(2)
-    )
+    images, captions = embeddings(batch)
     matches, labels, others = torch.eye(batch, dtype=torch.bool), torch.arange(batch), torch.arange(batch)
 
     def info_nce() -> Tensor:
@@ -58,6 +61,29 @@ def compare_batch(report: Report, batch: int) -> None:
         compare(report, work, name, partial(_step, info_nce), partial(_step, theirs))
 
 
+def compare_hinges(report: Report, batch: int, hardest: bool) -> None:
+    """Compare the sum of hinges, or the hardest of each row and column, with the loss of the authors of VSE++."""
+    images, captions = embeddings(batch)
+    matches = torch.eye(batch, dtype=torch.bool)
+    loss = HardestTripletLoss(MARGIN) if hardest else TripletLoss(MARGIN, negatives="all")
+
+    def ours() -> Tensor:
+        return cast(Tensor, loss(Scores(images @ captions.T), matches))
+
+    def published() -> Tensor:
+        scores = images.mm(captions.t())
+        diagonal = scores.diag().view(batch, 1)
+        by_caption = (MARGIN + scores - diagonal.expand_as(scores)).clamp(min=0).masked_fill(matches, 0)
+        by_image = (MARGIN + scores - diagonal.t().expand_as(scores)).clamp(min=0).masked_fill(matches, 0)
+        if hardest:
+            by_caption, by_image = by_caption.max(1)[0], by_image.max(0)[0]
+        return (by_caption.sum() + by_image.sum()) / batch
+
+    torch.testing.assert_close(published(), ours(), rtol=1e-4, atol=1e-4)
+    work = f"{'hardest triplets' if hardest else 'sum of hinges'}, batch {batch:,}"
+    compare(report, work, "torch code of VSE++", partial(_step, ours), partial(_step, published))
+
+
 def _step(loss: Callable[[], Tensor]) -> None:
     loss().backward()
 
@@ -68,7 +94,9 @@ def main() -> None:
     report = Report("peers.losses")
     for batch in BATCHES:
         compare_batch(report, batch)
-    report.write()
+        for hardest in (True, False):
+            compare_hinges(report, batch, hardest)
+    write(report)
 
 
 if __name__ == "__main__":

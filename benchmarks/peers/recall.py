@@ -13,7 +13,7 @@ from ir_measures import Success
 from torchmetrics.retrieval import RetrievalHitRate
 
 from benchmarks.common import Report
-from benchmarks.peers.compare import compare
+from benchmarks.peers.compare import compare, write
 from bifocal.metrics import score_ranks, summarize
 
 IMAGES, CAPTIONS, KS = 1000, 5000, (1, 5, 10)
@@ -54,7 +54,7 @@ def main() -> None:
     for name, theirs in peers:
         assert np.allclose(theirs(), expected, atol=1e-3), (name, theirs(), expected)
         compare(report, work, name, ours, theirs)
-    report.write()
+    write(report)
 
 
 if __name__ == "__main__":

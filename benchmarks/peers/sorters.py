@@ -16,7 +16,7 @@ from diffsort import DiffSortNet
 from torch import Tensor
 
 from benchmarks.common import Report
-from benchmarks.peers.compare import compare
+from benchmarks.peers.compare import compare, write
 from bifocal.sorters import ExactRankSorter, exact_ranks
 
 SIZES = ((512, 100), (512, 1000), (64, 10_000))
@@ -55,7 +55,7 @@ def main() -> None:
     for batch, n in SIZES:
         compare_ranks(report, batch, n, "torchsort", torchsort_ranks)
     compare_ranks(report, 64, 128, "diffsort", lambda scores: torch.einsum("bij,j->bi", network(scores)[1], places))
-    report.write()
+    write(report)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], e
         x = LABEL + 130 + 110 * number
         parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
     for tick in (start + part * (end - start) / (4 - start) for part in range(int(5 - start))):
-        parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="#dee2e6"/>')
+        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1
+        parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="{color}"/>')
         parts.append(
             f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if start else tick:g}</text>'
         )

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from benchmarks import render as tables
 from benchmarks.__main__ import main
 from benchmarks.common import RESULTS, ROOT, Report, Result, read_results
-from benchmarks.peers.compare import compare
+from benchmarks.peers.compare import compare, write
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,17 @@ def test_report_prints_results_and_keeps_those_of_a_previous_run(
     assert [(result.name, result.value, result.verdict) for result in results] == [("a", 1.0, "ok"), ("b", 3.0, "MISS")]
     assert all(result.date for result in results)
     assert "peer 5" in capsys.readouterr().out
+
+
+def test_a_ratio_that_fell_is_an_error(tmp_path: Path) -> None:
+    for value in (2.0, 1.7):  # a fall of less than a fifth
+        report = Report("peers.x")
+        report.add("ranks: torchsort", value, "times")
+        write(report, tmp_path)
+    report = Report("peers.x")
+    report.add("ranks: torchsort", 1.3, "times")
+    with pytest.raises(SystemExit, match=r"ranks: torchsort: 1\.70 to 1\.30"):
+        write(report, tmp_path)
 
 
 def test_a_page_has_some_columns_and_rows_of_a_record() -> None:
