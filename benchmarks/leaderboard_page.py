@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from benchmarks.common import measured
@@ -96,12 +96,16 @@ def choices(results: Results) -> str:
     for name, tuned in results.items():
         recipe, chosen = tuned.validation.get(Trial()), tuned.chosen
         if recipe is not None:
-            factors = (
-                [f"{value:g}" for value in (chosen.learning_rate, chosen.scale, chosen.batch_size)] if chosen else []
-            )
+            factors = [f"{value:g}" for value in astuple(chosen)] if chosen else ["-"] * len(fields(Trial))
             best = f"{tuned.validation[chosen]:.1f}" if chosen else "-"
-            rows.append([name, *(factors or ["-"] * 3), f"{recipe:.1f}", best, str(len(tuned.validation))])
-    return _table([["system", "learning rate", "scale", "batch size", "recipe", "chosen", "trials"], *rows])
+            edges = ", ".join(_words(name) for name in tuned.edges) or "-"
+            rows.append([name, *factors, f"{recipe:.1f}", best, str(len(tuned.validation)), edges])
+    names = [_words(one.name) for one in fields(Trial)]
+    return _table([["system", *names, "recipe", "chosen", "trials", "at an edge"], *rows])
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def gains(results: Results, name: str) -> list[float]:

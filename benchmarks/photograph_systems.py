@@ -16,7 +16,7 @@ from benchmarks import scene_systems
 from benchmarks.common import ROOT
 from benchmarks.leaderboard_page import CORRECTED, Row
 from benchmarks.scene_systems import Artifacts, make, measures_file
-from benchmarks.tuning import VALIDATION, Training, stored, with_trial
+from benchmarks.tuning import REPORTED, VALIDATION, Training, stored, with_trial
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
@@ -52,14 +52,15 @@ def read_rows() -> tuple[Row, ...]:
     )
 
 
-def hold_out(root: Path, folder: Path, images: Sequence[int], seed: int) -> Path:
-    """Write a corpus of so many training images, and so many others as dev list, all of the training list."""
+def hold_out(root: Path, folder: Path, train: int, held_out: int, seed: int) -> Path:
+    """Write a corpus: images of the training list, others of it as dev list, and the dev list as test list."""
     names = (root / "Flickr_8k.trainImages.txt").read_text().splitlines()
     random.Random(seed).shuffle(names)
-    train, held = names[: images[0]], names[images[0] : sum(images)]
+    held, used = names[:held_out], names[held_out : held_out + train]
     if not (folder / "Flickr8k.token.txt").is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        for list_name, lines in (("train", train), ("dev", held)):
+        dev = (root / "Flickr_8k.devImages.txt").read_text().splitlines()
+        for list_name, lines in (("train", used), ("dev", held), ("test", dev)):
             (folder / f"Flickr_8k.{list_name}Images.txt").write_text("\n".join(lines) + "\n")
         (folder / "images").symlink_to((root / "images").resolve())
         (folder / "Flickr8k.token.txt").write_bytes((root / "Flickr8k.token.txt").read_bytes())
@@ -67,21 +68,26 @@ def hold_out(root: Path, folder: Path, images: Sequence[int], seed: int) -> Path
 
 
 def inputs_of(values: dict[str, Any], split: str, home: Path) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Return dataset, features, texts and sorter of a row, and its parameters, with other lists for the search.
+    """Return dataset, features, texts and sorter of a row, and its parameters, with the lists of the search or report.
 
-    The search reads the stored features of all images: the features of an image do not depend on other images.
+    Both read the stored features of all images: the features of an image do not depend on other images.
     """
     values = copy.deepcopy(values)
     dataset = make("prepare_dataset", values, {}, home)
     features = make("extract_features", values, {"dataset": dataset}, home)
-    if split == VALIDATION:
-        search, corpus = read_board()["search"], values["prepare_dataset"]["corpus"]
-        folder = home / "-".join(map(str, ("held_out", *search["images"], search["seed"])))
-        corpus["root"] = str(hold_out(ROOT / corpus["root"], folder, search["images"], search["seed"]))
-        dataset = make("prepare_dataset", values, {}, home)
+    corpus, (train, held_out, seed) = values["prepare_dataset"]["corpus"], images_of(split)
+    folder = home / f"held_out-{train}-{held_out}-{seed}"
+    corpus["root"] = str(hold_out(ROOT / corpus["root"], folder, train, held_out, seed))
+    dataset = make("prepare_dataset", values, {}, home)
     text = make("vectorize_captions", values, {"dataset": dataset}, home)
     sorter = make("pretrain_sorter", values, {}, home)
     return {"dataset": dataset, "features": features, "text": text, "sorter": sorter}, values
+
+
+def images_of(split: str) -> tuple[int, int, int]:
+    """Return the number of training images, of images that choose, and the seed of the choice."""
+    search = read_board()["search"]
+    return search["images"][split], search["images"]["held_out"], search["seed"]
 
 
 def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | None:
@@ -94,19 +100,17 @@ def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | 
         embedding = make("train_embedding", {**values, "seed": training.seed}, inputs, home)
         minutes = float((home / f"{embedding.name}.seconds").read_text()) / 60
         artifacts = Artifacts(inputs["dataset"], inputs["features"], inputs["text"], embedding)
-        measures = scene_systems.measure(artifacts, "val", texts=True) | {"minutes": minutes}
+        measures = scene_systems.measure(artifacts, training.split, texts=True) | {"minutes": minutes}
         return measures if training.split == VALIDATION else measures | served(artifacts)
 
-    key = {stage: changed[stage] for stage in STAGES}
-    if training.split == VALIDATION:
-        key["search"] = [read_board()["search"][name] for name in ("images", "seed")]
+    key = {stage: changed[stage] for stage in STAGES} | {"images": list(images_of(training.split))}
     return stored(measures_file(training, home), key, compute if time.time() < end else None)
 
 
 def served(artifacts: Artifacts) -> dict[str, float]:
     """Return the corrected recall sum, millions of parameters, dimension and latency of a trained row."""
     model: Any = load_model(artifacts.embedding)
-    dev = read_dataset(artifacts.dataset).split("val")
+    dev = read_dataset(artifacts.dataset).split(REPORTED)
     pairs = ImageCaptionPairs(dev, FeatureStore(artifacts.features), TextStore(artifacts.text))
     parameters_millions = sum(weight.numel() for weight in model.parameters()) / 1e6
     measures = {"parameters, M": parameters_millions, "dim": float(model.image_encoder.dim)}

@@ -13,16 +13,15 @@ import torch
 
 from benchmarks.common import ROOT
 from benchmarks.leaderboard_page import RECALLS
-from benchmarks.tuning import CLOSED_FORM, Training, stored, with_trial
+from benchmarks.tuning import Training, stored, with_trial
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import PointingGame, SemanticRetrieval
 from bifocal.evaluation.base import Subject
 from bifocal.features import FeatureStore
-from bifocal.models import build_model, load_model, save_model
+from bifocal.models import load_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.initialization.cca import caption_blocks, fit_cca
 from bifocal.training.validators import model_ranks, recall_metrics
 from components import catalog
 from runtime import parameters
@@ -39,7 +38,7 @@ SYSTEMS = {
     "semantic retrieval (V+T)": "scenes/semantic",
     "WSABIE": "scenes/wsabie",
     "order-free": "scenes/order_free",
-    "CCA": "scenes/wsabie",
+    "CCA": "scenes/cca",
 }
 VISUAL = "semantic retrieval (V)"
 """Trains without texts, so it has no retrieval metrics, only NDCG."""
@@ -95,8 +94,6 @@ def recipe_of(name: str) -> str:
 def train_values(name: str, values: Mapping[str, Any], home: Path, seed: int | None = None) -> tuple[Artifacts, float]:
     """Train a system; ``seed`` changes only the training."""
     shared = make_inputs(values, home)
-    if name == CLOSED_FORM:
-        return correlate(shared, values["train_embedding"]["model"]["dim"], home)
     inputs = shared | {"sorter": make("pretrain_sorter", values, {}, home)}
     embedding = make("train_embedding", {**values, "seed": values["seed"] if seed is None else seed}, inputs, home)
     return Artifacts(**shared, embedding=embedding), float((home / f"{embedding.name}.seconds").read_text()) / 60
@@ -110,26 +107,6 @@ def make_inputs(values: Mapping[str, Any], home: Path) -> dict[str, Path]:
         "features": make("extract_features", values, {"dataset": dataset}, home),
         "text": make("vectorize_captions", values, {"dataset": dataset}, home),
     }
-
-
-def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifacts, float]:
-    """Fit canonical correlation analysis on the features and texts of the linear twin."""
-    features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
-    pairs = ImageCaptionPairs(read_dataset(shared["dataset"]).split("train"), features, text)
-    ref = {
-        "name": "TwoBranchModel",
-        "dim": min(dim, features.dim, text.dim),
-        "image_encoder": "LinearEncoder",
-        "text_encoder": "LinearEncoder",
-    }
-    started = time.process_time()
-    model = build_model(ref, feature_dim=features.dim, text_dim=text.dim, text_format=text.format.name)
-    fit_cca(model, caption_blocks(pairs))
-    minutes = (time.process_time() - started) / 60
-    folder = home / "cca"
-    folder.mkdir(parents=True, exist_ok=True)
-    save_model(folder, model)
-    return Artifacts(**shared, embedding=folder), minutes
 
 
 def measure(artifacts: Artifacts, split: str, *, texts: bool) -> dict[str, Any]:

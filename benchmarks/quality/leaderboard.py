@@ -10,7 +10,6 @@ run at once, each on one thread of the CPU, or on the GPU. Minutes are CPU time 
 """
 
 import argparse
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ import yaml
 from benchmarks.common import ROOT, Report
 from benchmarks.leaderboard_page import RECALLS, scenes
 from benchmarks.scene_systems import DIRECTIONS, KS, SYSTEMS, make, make_inputs, measures_of, recipe_of, values_of
-from benchmarks.tuning import CLOSED_FORM, read_search, seeds_of, train_at_once, trials_of, tune
+from benchmarks.tuning import CLOSED_FORM, read_search, tune, tune_at_once
 from bifocal.datasets import read_dataset
 from bifocal.metrics import center_baseline, chance_report
 
@@ -60,7 +59,7 @@ def main() -> None:
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
     file = yaml.safe_load(SEARCH.read_text())
     search = read_search(file)
-    search = replace(search, trials=search.trials[: options.trials], seeds=tuple(options.seeds or search.seeds))
+    search = replace(search, trials=options.trials or search.trials, seeds=tuple(options.seeds or search.seeds))
     differs = {name: file["differs"].get(name, "a recipe of yours") for name in options.only if recipe_of(name)}
     started = time.time()
     end, measure = started + 60 * options.minutes, partial(measures_of, options.settings, options.home)
@@ -69,11 +68,7 @@ def main() -> None:
             values = values_of(recipe_of(name), options.settings)
             make_inputs(values, options.home)
             make("pretrain_sorter", values, {}, options.home)
-        trials = [one for name in options.only for one in trials_of(name, search)]
-        train_at_once(trials, measure, options.jobs, end)
-        tried = {name: tune(name, search, measure, -math.inf) for name in options.only}
-        chosen = [one for name, tuned in tried.items() for one in seeds_of(name, search, tuned)]
-        train_at_once(chosen, measure, options.jobs, end)
+        tune_at_once(options.only, search, measure, options.jobs, end)
     results = {name: tune(name, search, measure, end) for name in options.only}
     floor = chance(options.home, options.settings)
     options.output.parent.mkdir(parents=True, exist_ok=True)

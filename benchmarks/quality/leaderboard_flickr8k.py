@@ -2,10 +2,11 @@
 
     python -m benchmarks run quality.leaderboard_flickr8k [--only WSABIE CCA] [--minutes 300] [--jobs 2]
 
-Every system of leaderboard_flickr8k.yaml has the same search on images of the training list; the best trial is trained
-with several seeds on the whole list, and measured on the dev list. Changes of the baseline have the values chosen for
-the quick combination. Writes docs/records/leaderboard_flickr8k.md: then run 'python -m benchmarks render'. Finished
-trainings are kept in runs/leaderboard_flickr8k, and none starts after --minutes: run the command again to continue.
+Every system of leaderboard_flickr8k.yaml has the same search on images of the training list, and other images of it
+choose the epoch and the trial. The best trial is trained with several seeds, and measured on the dev list. Changes of
+the baseline have the values chosen for the quick combination. Writes docs/records/leaderboard_flickr8k.md: then run
+'python -m benchmarks render'. Finished trainings are kept in runs/leaderboard_flickr8k, and none starts after
+--minutes: run the command again to continue.
 Each training has one thread, and --jobs run at once. The latency measures one caption, from its words to the scores of
 all images.
 """
@@ -28,8 +29,8 @@ from benchmarks.tuning import (
     read_search,
     seeds_of,
     train_at_once,
-    trials_of,
     tune,
+    tune_at_once,
     with_seeds,
 )
 
@@ -58,8 +59,7 @@ def main() -> None:
     for row in rows:
         for split in (VALIDATION, REPORTED) if row.name in options.only else ():
             inputs_of(dict(row.values), split, options.home)
-    trials = [one for name in systems if name in options.only for one in trials_of(name, search)]
-    train_at_once(trials, measure, options.jobs, end)
+    tune_at_once([name for name in systems if name in options.only], search, measure, options.jobs, end)
     results = {name: tune(name, search, measure, -math.inf) for name in systems}
     seeds = {name: seeds_of(name, search, tuned) for name, tuned in results.items()}
     if chosen := seeds[QUICK]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,7 @@ from benchmarks.tuning import (
     Training,
     Trial,
     Tuned,
+    best_of,
     difference,
     read_search,
     train_at_once,
@@ -32,15 +34,43 @@ FILE = yaml.safe_load(board.SEARCH.read_text())
 SEARCH = read_search(FILE)
 
 
-def test_every_system_has_the_same_trials_within_the_space() -> None:
+@pytest.mark.parametrize("name", sorted(systems.SYSTEMS))
+def test_every_system_has_the_same_number_of_trials_within_its_space(name: str) -> None:
     assert read_search(FILE) == SEARCH
-    assert (SEARCH.trials[0], len(SEARCH.trials), SEARCH.seeds) == (Trial(), 8, (1, 2, 3))
-    assert len(set(SEARCH.trials)) == 8
-    for trial in SEARCH.trials:
-        assert 0.3 <= trial.learning_rate <= 3.0
-        assert 0.5 <= trial.scale <= 2.0
-        assert trial.batch_size in (0.5, 1.0, 2.0)
+    trials, space = SEARCH.first(name), SEARCH.space_of(name)
+    assert (trials[0], len(set(trials)), SEARCH.seeds) == (Trial(), 8, (1, 2, 3))
+    for trial in trials:
+        assert all(low <= getattr(trial, factor) <= high for factor, (low, high) in space.items())
+    assert all((space == SEARCH.space) == (name != "CCA") for _ in trials)
     assert FILE["differs"].keys() == systems.SYSTEMS.keys()
+
+
+def test_a_best_trial_at_an_edge_gets_more_trials_around_it_and_one_inside_does_not() -> None:
+    inside, edge = Trial(1.0, 1.0, 1.0), Trial(2.9, 1.0, 1.0)
+    assert SEARCH.second("WSABIE", inside) == []
+    more = SEARCH.second("WSABIE", edge)
+    assert len(more) == 2
+    assert all(0.94 <= trial.learning_rate <= 9.5 and 0.5 <= trial.scale <= 2.0 for trial in more)
+    assert SEARCH.left_edges("WSABIE", edge, edge) == []
+    assert SEARCH.left_edges("WSABIE", edge, Trial(9.0, 0.51, 1.0)) == ["learning_rate", "scale"]
+    assert SEARCH.second("CCA", Trial(regularization=0.011)) != []
+
+
+def test_the_search_of_cca_changes_ridge_and_power() -> None:
+    values = systems.values_of(systems.SYSTEMS["CCA"], [])
+    changed = with_trial(values, Trial(regularization=0.5, power=2.0))["train_embedding"]["initialization"]
+    assert changed == {"name": "CCA", "regularization": 1.0, "power": 2.0}
+
+
+def test_trials_of_the_wider_space_follow_the_first_trials_and_can_win() -> None:
+    """The measure is the learning rate, so the best trial is at the edge."""
+    search = replace(SEARCH, trials=16)
+    measure = lambda one, end: {"recall sum": one.trial.learning_rate}  # noqa: E731
+    tuned = tune("WSABIE", search, measure, math.inf)
+    assert len(tuned.validation) == 20
+    assert tuned.chosen == max(tuned.validation, key=lambda trial: trial.learning_rate)
+    assert tuned.chosen.learning_rate > 3.0
+    assert tuned.chosen in search.second("WSABIE", best_of(search.first("WSABIE"), tuned))
 
 
 @pytest.mark.parametrize("name", sorted({*systems.SYSTEMS} - {"CCA"}))
@@ -75,7 +105,8 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
     monkeypatch.setattr(systems, "DEVICE", "cpu")
     monkeypatch.setattr(systems, "train_values", train)
     monkeypatch.setattr(systems, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split})
-    search = Search((Trial(), Trial(3.0), Trial(0.5)), (1, 2))
+    search = replace(SEARCH, trials=3, seeds=(1, 2))
+    monkeypatch.setattr(Search, "first", lambda self, name: [Trial(), Trial(2.0), Trial(0.5)])
     measure, clock = partial(systems.measures_of, [], tmp_path), count()
     with monkeypatch.context() as patch:
         patch.setattr(systems.time, "time", lambda: next(clock))
@@ -83,9 +114,9 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
     assert (len(unfinished.validation), unfinished.chosen, unfinished.seeds) == (2, None, {})
     for _ in range(2):
         tuned = tune("WSABIE", search, measure, math.inf)
-        assert tuned.chosen == Trial(3.0)
-        assert tuned.seeds[2] == {"recall sum": pytest.approx(0.3), "split": "test", "minutes": 0.5, "device": "CPU"}
-    assert trained == [(rate, 1) for rate in (0.001, 0.003, 0.0005)] + [(0.003, 1), (0.003, 2)]
+        assert tuned.chosen == Trial(2.0)
+        assert tuned.seeds[2] == {"recall sum": pytest.approx(0.2), "split": "test", "minutes": 0.5, "device": "CPU"}
+    assert trained == [(rate, 1) for rate in (0.001, 0.002, 0.0005)] + [(0.002, 1), (0.002, 2)]
     other = partial(systems.measures_of, ["seed=5"], tmp_path)
     assert tune("WSABIE", search, other, -math.inf).validation == {}
 
@@ -123,7 +154,7 @@ def test_page_has_means_differences_and_choices() -> None:
     two = recalls | {"recall sum": 290.0, "images": [290.0] * 9, "minutes": 2.0, "device": "CPU"}
     results = {
         "SMILE + InfoNCE": Tuned({Trial(): 299.0}, Trial(), {1: one, 2: two}),
-        "BEAN + InfoNCE": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}),
+        "BEAN + InfoNCE": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}, ["scale"]),
         "WSABIE": Tuned({Trial(): 200.0}),
     }
     text = scenes(results, FILE["differs"], {"caption R@1": 0.4})
@@ -132,7 +163,7 @@ def test_page_has_means_differences_and_choices() -> None:
     assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - |" in lines[0]
     assert "| 290.0 | - | - | 2.0 | -5.0 (" in lines[1]
     assert "| 0.4 | - |" in lines[2]
-    assert lines[3:] == ["| SMILE + InfoNCE | 1 | 1 | 1 | 299.0 | 299.0 | 1 |",
-                         "| BEAN + InfoNCE | 2 | 1 | 1 | 250.0 | 280.0 | 2 |",
-                         "| WSABIE | - | - | - | 200.0 | - | 1 |"]  # fmt: skip
+    assert lines[3:] == ["| SMILE + InfoNCE | 1 | 1 | 1 | 1 | 1 | 299.0 | 299.0 | 1 | - |",
+                         "| BEAN + InfoNCE | 2 | 1 | 1 | 1 | 1 | 250.0 | 280.0 | 2 | scale |",
+                         "| WSABIE | - | - | - | - | - | 200.0 | - | 1 | - |"]  # fmt: skip
     assert "Not trained yet: WSABIE." in text

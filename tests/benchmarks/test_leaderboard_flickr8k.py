@@ -39,17 +39,19 @@ def test_all_rows_have_the_same_features() -> None:
     assert all(row.values["extract_features"] == ROWS[0].values["extract_features"] for row in ROWS)
 
 
-def test_the_search_sees_only_images_of_the_training_list(tmp_path: Path) -> None:
+def test_images_of_the_training_list_choose_and_the_dev_list_is_only_measured(tmp_path: Path) -> None:
     root = tmp_path / "corpus"
     (root / "images").mkdir(parents=True)
     (root / "Flickr_8k.trainImages.txt").write_text("".join(f"{name}.jpg\n" for name in range(20)))
     (root / "Flickr_8k.devImages.txt").write_text("dev.jpg\n")
     (root / "Flickr8k.token.txt").write_text("0.jpg#0\tA dog .\n")
-    held = systems.hold_out(root, tmp_path / "held", (12, 5), seed=7)
-    train, chosen = ((held / f"Flickr_8k.{name}Images.txt").read_text().split() for name in ("train", "dev"))
+    held = systems.hold_out(root, tmp_path / "held", 12, 5, seed=7)
+    lists = ((held / f"Flickr_8k.{name}Images.txt").read_text().split() for name in ("train", "dev", "test"))
+    train, chosen, reported = lists
     assert (len(train), len(chosen), len({*train, *chosen})) == (12, 5, 17)
+    assert reported == ["dev.jpg"]
     assert "dev.jpg" not in {*train, *chosen}
-    assert systems.hold_out(root, held, (12, 5), seed=7) == held
+    assert systems.hold_out(root, held, 12, 5, seed=7) == held
 
 
 def test_the_search_and_the_reported_training_have_other_datasets_and_equal_features(
@@ -65,7 +67,7 @@ def test_the_search_and_the_reported_training_have_other_datasets_and_equal_feat
         return path
 
     monkeypatch.setattr(systems, "make", make)
-    monkeypatch.setattr(systems, "hold_out", lambda root, folder, images, seed: folder)
+    monkeypatch.setattr(systems, "hold_out", lambda root, folder, *images: folder)
     monkeypatch.setattr(systems.scene_systems, "measure", lambda artifacts, split, texts: {"recall sum": 300.0})
     monkeypatch.setattr(systems, "served", lambda artifacts: {"dim": 256.0})
     trial = Training("WSABIE", Trial(2.0), "val", 1)
