@@ -1,13 +1,16 @@
 """Tables of pages that are rendered from results: ``python -m benchmarks render``.
 
 A page has ``<!-- rendered by 'python -m benchmarks render' from SOURCE: WHAT -->`` before a table. WHAT names columns
-of a table of a record, or the beginning of names in a JSON file; ``; without A, B`` leaves out rows of a record.
+of a table of a record, or the beginning of names in a JSON file; ``; without A, B`` leaves out rows of a record. A YAML
+file has published values and names results beside them.
 """
 
 import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
+
+import yaml
 
 from benchmarks.common import RESULTS, ROOT, Result, read_results
 from benchmarks.measures import measure_hash
@@ -45,6 +48,8 @@ def _rendered(part: re.Match[str]) -> str:
     begin, source, what, omitted = part.groups()
     if source == "results/*.json":
         table = overview(RESULTS)
+    elif source.endswith(".yaml"):
+        table = reproduced(ROOT / source, RESULTS)
     elif source.endswith(".json"):
         found = [result for result in read_results(ROOT / source) if result.name.startswith(what or "")]
         rows = [f"|{result.name.removeprefix(what or '').strip()}|{_value(result)}|" for result in found]
@@ -66,6 +71,16 @@ def columns_of(text: str, columns: Sequence[str], omitted: Sequence[str] = ()) -
             shown = [[row[head.index(name)] for name in columns] for row in [head, *rows] if row[0] not in omitted]
             return "".join(f"|{'|'.join(row)}|\n" for row in shown)
     raise ValueError(f"no table has the columns {', '.join(columns)}")
+
+
+def reproduced(file: Path, results: Path) -> str:
+    """Return a table of published values beside measured ones."""
+    lines = ["|published|ours|same protocol|benchmark|time|", "|---|---|---|---|---|"]
+    for row in yaml.safe_load(file.read_text()):
+        found = {result.name: result for result in read_results(results / f"{row['benchmark']}.json")}
+        ours = _value(found[row["ours"]])
+        lines.append(f"|{row['published']}|{ours}|{row['same']}|`{row['benchmark']}`|{row['time']}|")
+    return "\n".join(lines) + "\n"
 
 
 def overview(results: Path) -> str:

@@ -96,3 +96,12 @@ def test_a_peer_is_compared_by_the_ratio_of_cpu_time_and_a_floor_has_no_bar() ->
     assert f"numpy {np.__version__}" in slow.reference
     assert floor.value < 0.8
     assert floor.bar is None
+
+
+def test_published_values_stand_beside_results(tmp_path: Path) -> None:
+    report = Report("speed.x")
+    report.add("a", 0.25, "s")
+    report.write(tmp_path)
+    (tmp_path / "r.yaml").write_text("- {published: table 1, benchmark: speed.x, ours: a, same: 'yes', time: 1 s}\n")
+    row = tables.reproduced(tmp_path / "r.yaml", tmp_path).splitlines()[-1]
+    assert row == "|table 1|0.25 s|yes|`speed.x`|1 s|"
