@@ -75,7 +75,7 @@ def columns_of(text: str, columns: Sequence[str], omitted: Sequence[str] = ()) -
 
 def reproduced(file: Path, results: Path) -> str:
     """Return a table of published values beside measured ones."""
-    lines = ["|published|ours|same protocol|benchmark|time|", "|---|---|---|---|---|"]
+    lines = ["|published|ours|same protocol|name|time|", "|---|---|---|---|---|"]
     for row in yaml.safe_load(file.read_text()):
         found = {result.name: result for result in read_results(results / f"{row['benchmark']}.json")}
         ours = _value(found[row["ours"]])
