@@ -9,6 +9,7 @@ from torch.nn.functional import adaptive_avg_pool2d, normalize
 
 from bifocal.features.boxes import CellExtractor, cell_boxes
 from bifocal.features.extractors.base import TimmExtractor
+from bifocal.registry import check_range
 
 
 class Hypercolumns(TimmExtractor, CellExtractor):
@@ -55,11 +56,9 @@ class Hypercolumns(TimmExtractor, CellExtractor):
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        if not layers or lower_norm < 0 or not 0 < power <= 1:
-            raise ValueError(
-                f"{len(layers)} layers, lower_norm {lower_norm}, power {power}: expected at least one layer, "
-                "a norm of at least 0 and a power in (0, 1]"
-            )
+        check_range("[1, inf)", layers=len(layers))
+        check_range("[0, inf)", lower_norm=lower_norm)
+        check_range("(0, 1]", power=power)
         super().__init__(backbone, size, "square", mean, std, model_arguments, with_classifier=classes)
         self.layers, self.lower_norm, self.power, self.mirror = tuple(layers), lower_norm, power, mirror
         self.tapped = self.layers

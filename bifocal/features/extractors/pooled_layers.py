@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bifocal.features.boxes import CellExtractor, cell_boxes
 from bifocal.features.extractors.base import TimmExtractor
+from bifocal.registry import check_range
 
 
 class PooledLayers(TimmExtractor, CellExtractor):
@@ -49,8 +50,8 @@ class PooledLayers(TimmExtractor, CellExtractor):
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        if not layers or not 0 < power <= 1:
-            raise ValueError(f"{len(layers)} layers, power {power}: expected at least one layer, and a power in (0, 1]")
+        check_range("[1, inf)", layers=len(layers))
+        check_range("(0, 1]", power=power)
         super().__init__(backbone, size, "square", mean, std, model_arguments, with_classifier=classes)
         self.layers, self.power = tuple(layers), power
         self.tapped = self.layers

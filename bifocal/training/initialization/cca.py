@@ -207,11 +207,8 @@ class PhraseCCA(Initialization):
     encoders: ClassVar[Collection[str]] = ("LinearEncoder",)
 
     def __init__(self, boxes_per_phrase: int = 10, regularization: float = 1e-4, power: float = 4.0) -> None:
-        if boxes_per_phrase < 1 or regularization < 0 or power < 0:
-            raise ValueError(
-                f"boxes_per_phrase is {boxes_per_phrase}, regularization {regularization} and power {power}: expected "
-                "1 or more, and 0 or more"
-            )
+        check_range("[1, inf)", boxes_per_phrase=boxes_per_phrase)
+        check_range("[0, inf)", regularization=regularization, power=power)
         self.boxes_per_phrase, self.regularization, self.power = boxes_per_phrase, regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
