@@ -14,7 +14,7 @@ from bifocal.datasets.formats.caption_table import (
     read_tables,
 )
 from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
-from bifocal.datasets.formats.sidecars import read_sidecars, unused_sidecars
+from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars, unused_sidecars
 from bifocal.datasets.splits import drawn_splits
 from bifocal.progress import log_line
 
@@ -135,9 +135,7 @@ class ImageFolder:
                     f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}{unread}; 'bifocal index' "
                     "searches images without captions"
                 )
-            columns = choose_columns(
-                table.columns, {"image": "image", "caption": "caption"}, "the files beside the images"
-            )
+            columns = choose_columns(table.columns, {"image": IMAGE, "caption": CAPTION}, "the files beside the images")
         else:
             columns = choose_columns(table.columns, self.columns, table.path.name)
         return table, read_rows(table, columns, folder, self.group_column)

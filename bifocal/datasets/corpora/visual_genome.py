@@ -164,12 +164,16 @@ def _read_synsets(path: Path, ids: Mapping[str, str], rejected: list[RejectedEnt
         image_id = ids.get(read_id(image["id"] if "id" in image else image["image_id"]))
         if image_id is not None:
             records = placed(f"{path.name}, {image_id}", image["objects"], "object_id")
-            objects = read_entries("label", records, lambda item: list(map(read_text, item["synsets"])), rejected)
+            objects = read_entries("label", records, _names, rejected)
             counts = Counter(synset for synsets in objects for synset in synsets)
             labels.extend(LabelEntry(image_id, SYNSETS, name, float(count)) for name, count in counts.items())
 
     read_entries("label", placed(path.name, stream_json_list(path, "VisualGenome")), read, rejected)
     return labels
+
+
+def _names(item: Any) -> list[str]:
+    return [read_text(name) for _, name in placed("synsets", item["synsets"])]
 
 
 def _entry(image: Any) -> _Listed:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
 from bifocal.datasets.formats.caption_table import MAX_CHARACTERS, SPLIT_NAMES, CaptionColumns, CaptionTable
-from bifocal.datasets.formats.entries import read_entries, shown
+from bifocal.datasets.formats.entries import placed, read_entries, read_text, shown
 from bifocal.datasets.formats.folder import Folder
 
 
@@ -105,7 +105,8 @@ def _phrases(value: Any, image: str) -> list[PhraseEntry]:
         return []
     try:
         entries = json.loads(value) if isinstance(value, str) else value
-        return [PhraseEntry(image, None, str(entry["phrase"]), tuple(map(_box, entry["boxes"]))) for entry in entries]
+        found = [(read_text(entry["phrase"]), placed("", entry["boxes"])) for _, entry in placed("", entries)]
+        return [PhraseEntry(image, None, text, tuple(_box(box) for _, box in boxes)) for text, boxes in found]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}}] ({error})'

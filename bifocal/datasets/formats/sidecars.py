@@ -12,6 +12,7 @@ from bifocal.onnx.files import open_regular, parse_json
 SUFFIXES = (".txt", ".json")
 MAX_BYTES = 2**20
 """Bytes of a file beside an image."""
+IMAGE, CAPTION = "\0image", "\0caption"  # columns of the table: no key of a user has such a name
 KEYS = ("caption", "text", "captions", "texts")
 """Keys of a caption, or of a list of captions, in a JSON file."""
 
@@ -21,7 +22,7 @@ def read_sidecars(folder: Folder) -> CaptionTable:
 
     In a JSON file, ``caption`` or ``text`` is the caption unless there is a text file; other values are metadata.
     """
-    root, table = folder.root, CaptionTable(folder.root, ["image", "caption"])
+    root, table = folder.root, CaptionTable(folder.root, [IMAGE, CAPTION])
     parts = ((*name.rpartition("."), name) for name in sorted((*folder.texts, *folder.others)))
     beside = {stem + dot + suffix.lower(): name for stem, dot, suffix, name in parts}
     for image in folder.images:
@@ -34,10 +35,11 @@ def read_sidecars(folder: Folder) -> CaptionTable:
         except ValueError as error:
             table.reject(stem, str(error))
             continue
-        captions = [row.pop(key) for key in [key for key in KEYS if key in row][:1]]  # the others are the user's
-        if lines is None and not captions:
+        keys = [key for key in KEYS if key in row]
+        if lines is None and not keys:
             continue
-        table.add(image, row | {"image": image, "caption": lines if lines is not None else captions[0]})
+        # Without a text file, one key is the caption; all others are the user's.
+        table.add(image, {IMAGE: image, CAPTION: row.pop(keys[0]) if lines is None else lines} | row)
     return table
 
 

@@ -12,19 +12,17 @@ from bifocal.datasets.scenes.captions import Sentence, describe, name_groups
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
 from bifocal.progress import track
+from bifocal.registry import check_range
 
 CAPTIONS_PER_IMAGE = 5
 MAX_SHORT = 5
 """Every scene has so many different short captions."""
 
 
-def check_sizes(name: str, counts: Sequence[int], size: int) -> None:
+def check_sizes(counts: Sequence[int], size: int) -> None:
     """Check the number of images of each split, and their side in pixels."""
-    for split, count in zip(SPLITS, counts, strict=True):
-        if count < 0:
-            raise ValueError(f"{name}: {split} is {count}, expected at least 0 images")
-    if size < 64:
-        raise ValueError(f"{name}: size is {size} pixels, expected at least 64: small objects would not be visible")
+    check_range("[0, inf)", **dict(zip(SPLITS, counts, strict=True)))
+    check_range("[64, inf)", size=size)  # small objects would not be visible
 
 
 def read_scenes(
@@ -100,11 +98,10 @@ class Scenes:
     def __init__(
         self, seed: int = 0, train: int = 2000, val: int = 250, test: int = 250, size: int = 128, short: int = 0
     ) -> None:
-        if not 0 <= short <= MAX_SHORT:
-            raise ValueError(f"Scenes: short is {short}, expected 0 to {MAX_SHORT} short captions per image")
+        check_range(f"[0, {MAX_SHORT}]", short=short)
         self.seed, self.size, self.short = seed, size, short
         self.counts = (train, val, test)
-        check_sizes("Scenes", self.counts, size)
+        check_sizes(self.counts, size)
 
     def scene(self, split: str, number: int) -> tuple[Scene, list[Sentence]]:
         """Return scene ``number`` (from 0) of ``split`` and its captions."""

@@ -208,7 +208,7 @@ class TwinScenes:
     def __init__(self, seed: int = 0, train: int = 4000, val: int = 400, test: int = 400, size: int = 128) -> None:
         self.seed, self.size = seed, size
         self.counts = (train, val, test)
-        check_sizes("TwinScenes", self.counts, size)
+        check_sizes(self.counts, size)
         for split, count in zip(SPLITS, self.counts, strict=True):
             if count % 2:
                 raise ValueError(f"TwinScenes: {split} is {count}, expected an even number: every image has a twin")

@@ -18,7 +18,7 @@ from bifocal.datasets.formats.archives import remove_all_but, unpack
 from bifocal.datasets.formats.caption_rows import check_whole_row
 from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, read_tables, recognize
 from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
-from bifocal.datasets.formats.sidecars import read_sidecars
+from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, metadata_table
 from bifocal.onnx.files import open_regular
@@ -169,7 +169,7 @@ def _beside(folder: Folder) -> tuple[CaptionTable, list[tuple[str, str]]]:
 
 
 def _image_column(table: CaptionTable) -> str:
-    column = recognize(table.columns, "image")
+    column = IMAGE if IMAGE in table.columns else recognize(table.columns, "image")
     if column is None:
         raise ValueError(
             f"{table.path.name}: no column is recognized as the image's (image, file_name, path ...); it has "
@@ -189,7 +189,7 @@ def _with_rows(
 ) -> Source:
     """Return a source with the rows of a table; with ``listed``, it has only images that the rows name."""
     folder.log_unread()
-    column, caption = _image_column(table), recognize(table.columns, "caption")
+    column, caption = _image_column(table), CAPTION if CAPTION in table.columns else recognize(table.columns, "caption")
     problems = [*rejected, *((entry.entry, entry.reason) for entry in (*folder.rejected(), *table.rejected))]
     missing = list[str]()
     captions: dict[str, list[str]] = {}

@@ -42,9 +42,14 @@ def internal_names(world: World) -> Any:
     table(world, ",".join(("image", "caption", *OWN)), "{image},{caption}," + ",".join(f"{name} {{n}}" for name in OWN))
     kept = all(world.items("photos", f"meta.{name}")["p04.jpg"] == f"{name} 4" for name in OWN)
     world.photos("beside", 3)
-    world.write("beside/p01.json", json.dumps({"caption": "a dog", **dict.fromkeys(OWN, "mine")}))
+    keys = [*OWN, "image", "text"]
+    world.write("beside/p01.json", json.dumps({"caption": "a dog", **dict.fromkeys(keys, "mine")}))
+    world.write("beside/p02.json", json.dumps({"caption": "mine", "image": "mine"}))
+    world.write("beside/p02.txt", "a cat")
     world.index("beside")
-    return kept and all(world.items("beside", f"meta.{name}")["p01.jpg"] == "mine" for name in OWN)
+    kept = kept and all(world.items("beside", f"meta.{name}")["p01.jpg"] == "mine" for name in keys)
+    kept = kept and world.captions("beside") == {"p01.jpg": ["a dog"], "p02.jpg": ["a cat"]}
+    return kept and all(world.items("beside", f"meta.{name}")["p02.jpg"] == "mine" for name in ("caption", "image"))
 
 
 @reported("D2", "unseen: columns called meta.date, '', '😀', 'a.b', ' x ' and with a quote", "qiita#2799", True)

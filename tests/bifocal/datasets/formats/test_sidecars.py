@@ -8,7 +8,7 @@ import pytest
 
 from bifocal.datasets.formats.caption_table import CaptionTable
 from bifocal.datasets.formats.folder import list_folder
-from bifocal.datasets.formats.sidecars import read_sidecars
+from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 
 
 def read(root: Path, image: str = "0.JPG") -> CaptionTable:
@@ -22,7 +22,15 @@ def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path, suffix: str) -> No
     (tmp_path / f"0.{suffix.replace('txt', 'json').replace('TXT', 'JSON').replace('Txt', 'Json')}").write_text(
         '{"year": 3}'
     )
-    assert read(tmp_path).rows == [("0.JPG", {"image": "0.JPG", "caption": ["a dog"], "year": 3})]
+    assert read(tmp_path).rows == [("0.JPG", {IMAGE: "0.JPG", CAPTION: ["a dog"], "year": 3})]
+
+
+def test_all_keys_but_that_of_the_caption_are_the_users(tmp_path: Path) -> None:
+    values = {"image": "mine", "text": "mine", "caption": "a dog"}
+    (tmp_path / "0.json").write_text(json.dumps(values))
+    assert read(tmp_path).rows == [("0.JPG", {IMAGE: "0.JPG", CAPTION: "a dog", "image": "mine", "text": "mine"})]
+    (tmp_path / "0.txt").write_text("a cat")
+    assert read(tmp_path).rows == [("0.JPG", {IMAGE: "0.JPG", CAPTION: ["a cat"], **values})]
 
 
 def test_files_that_cannot_be_a_caption_are_listed(tmp_path: Path) -> None:
@@ -35,7 +43,7 @@ def test_files_that_cannot_be_a_caption_are_listed(tmp_path: Path) -> None:
     (tmp_path / "5.txt").write_text("a dog")
     for number in range(6):
         table = read(tmp_path, f"{number}.jpg")
-    assert [row["caption"] for _, row in table.rows] == [["a dog"]]
+    assert [row[CAPTION] for _, row in table.rows] == [["a dog"]]
     reasons = {entry.entry: entry.reason for entry in table.rejected}
     for entry, reason in {
         "0": "0.txt: a named pipe or a device, expected a file",

@@ -124,6 +124,8 @@ BAD_JSON_LINES: dict[str, tuple[str, str]] = {
     "half a surrogate": ('{"image": "0.jpg", "text": "\\ud800"}', "control character"),
     "a deep list": ('{"image": "0.jpg", "text": ' + "[" * 10**5 + "]" * 10**5 + "}", "not JSON"),
     "boxes of three": (BOXES % "[1, 2, 3]", "phrases is"),
+    "no list of boxes": (BOXES.replace("[%s]", "%s") % "{}", "phrases is"),
+    "a null phrase": (BOXES.replace('"b"', "null") % "", "phrases is"),
     "boxes that are not finite": (BOXES % "[1, 2, 3, NaN]", "not finite"),
     "another split": ('{"image": "0.jpg", "text": "a", "split": "holdout"}', "split is 'holdout': expected train, val"),
     "two splits": ('{"image": "1.jpg", "text": "a", "split": "test"}', "an earlier row has 'train' for 1.jpg"),

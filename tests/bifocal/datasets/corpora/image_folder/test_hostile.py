@@ -10,7 +10,7 @@ import pytest
 
 from bifocal.datasets.formats.caption_table import read_caption_table
 from bifocal.datasets.formats.folder import list_folder
-from bifocal.datasets.formats.sidecars import read_sidecars
+from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 from bifocal.search.collection.sources import files_source
 from tests.bifocal.datasets.corpora.image_folder.writers import ROWS, picture, prepare
 
@@ -35,7 +35,7 @@ def test_links_out_of_the_folder_are_listed_and_not_read(root: Path, tmp_path: P
     for number in range(1, 12):
         (root / f"{number}.txt").write_text(f"caption {number}")
     folder = list_folder(root)
-    captions = {row["image"]: row["caption"] for _, row in read_sidecars(folder).rows}
+    captions = {row[IMAGE]: row[CAPTION] for _, row in read_sidecars(folder).rows}
     assert captions["0.jpg"] == "from JSON"
     source = files_source(root, tmp_path / "collection")
     assert [entry.entry for entry in folder.rejected()] == ["0.txt", "folder", "linked.jpg"]
