@@ -14,17 +14,25 @@ FALL = 0.2
 """Share by which a ratio may fall from one measurement to the next."""
 
 
-def compare(report: Report, work: str, peer: str, ours: Callable[[], object], theirs: Callable[[], object]) -> None:
+def compare(
+    report: Report,
+    work: str,
+    peer: str,
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    clock: Callable[[Callable[[], object]], float] = cpu_seconds,
+) -> None:
     """Report how many times as long the peer takes: median and spread of pairs of calls, after one call of each.
 
     Args:
         peer: package of the package index, and its variant, such as "faiss-cpu HNSW". A floor does less work: its name
             ends in "(floor)", and it has no bar.
+        clock: returns the seconds of a call.
     """
     ours()
-    once = cpu_seconds(theirs)
+    once = clock(theirs)
     count = max(3, min(REPEATS, int(SECONDS / max(once, 1e-6))))
-    pairs = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(count)]
+    pairs = [(clock(ours), clock(theirs)) for _ in range(count)]
     ratios = [other / max(own, 1e-9) for own, other in pairs]
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     own, other = (1000 * float(np.median(times)) for times in zip(*pairs, strict=True))
