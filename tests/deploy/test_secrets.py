@@ -1,8 +1,12 @@
 """Secrets of the overlays: the keys that steps and services read, and no values in the repository."""
 
+import base64
 import json
 import re
+import shutil
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -54,3 +58,70 @@ def test_the_secret_of_a_replica_may_have_the_key_that_deletes(overlay: str, ren
     assert reference == {"name": "search", "key": "admin_key", "optional": True}
     # The service refuses an empty key, so the example has no line for it.
     assert "admin_key" not in find(documents, "Secret", "search")["data"]
+
+
+@pytest.fixture
+def overlays(tmp_path: Path) -> Path:
+    """Overlays without secrets, below a copy of the folder deploy."""
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy", ignore=shutil.ignore_patterns("*.env"))
+    return tmp_path / "deploy" / "overlays"
+
+
+def run_script(overlays: Path, *command: str) -> str:
+    script = [str(overlays.parent / command[0]), *command[1:]]
+    return subprocess.run(script, check=True, capture_output=True, text=True).stdout
+
+
+def values_of(overlays: Path, overlay: str, name: str) -> dict[str, str]:
+    lines = (overlays / overlay / "secrets" / f"{name}.env").read_text().splitlines()
+    return dict(line.split("=") for line in lines if not line.startswith("#"))
+
+
+def test_one_command_writes_the_secrets_and_names_what_is_left(overlays: Path) -> None:
+    output = run_script(overlays, "secrets.sh", "mlflow", "standalone", "search")
+    files = sorted(overlays.glob("*/secrets/*.env"))
+    assert len(files) == 9
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    auth, database = values_of(overlays, "mlflow", "mlflow-auth"), values_of(overlays, "mlflow", "mlflow-database")
+    pipeline, search = values_of(overlays, "standalone", "bifocal-mlflow"), values_of(overlays, "search", "search")
+    made = [*auth.values(), *database.values(), pipeline["password"], search["mlflow_password"], search["api_keys"]]
+    assert all(len(value) >= 40 for value in made)
+    assert len(set(made)) == len(made)
+    assert not any(value in output for value in made)
+    assert (pipeline["username"], search["mlflow_username"]) == ("pipeline", "search")
+    assert values_of(overlays, "standalone", "bifocal-service")["api_keys"] == search["api_keys"]
+    assert "standalone/secrets/bifocal-s3.env; fill in access_key secret_key endpoint region" in output
+    before = [file.read_text() for file in files]
+    assert run_script(overlays, "secrets.sh", "mlflow", "standalone", "search").count("kept") == 9
+    assert [file.read_text() for file in files] == before
+
+
+def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
+    """The server records: MLflow's accounts need packages that only the image tracking has."""
+    requests: list[tuple[str, str, dict[str, str]]] = []
+
+    class Recorder(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            exists = any(body["username"] == found["username"] for *_, found in requests)
+            requests.append((self.path, self.headers["Authorization"], body))
+            self.send_response(400 if exists else 200)
+            self.end_headers()
+            self.wfile.write(b'{"error_code": "RESOURCE_ALREADY_EXISTS"}' if exists else b'{"user": {}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    run_script(overlays, "secrets.sh", "mlflow", "standalone", "search")
+    with HTTPServer(("127.0.0.1", 0), Recorder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = ("accounts.sh", f"http://127.0.0.1:{server.server_port}", "mlflow", "standalone", "search")
+        outputs = [run_script(overlays, *command).split() for _ in range(2)]
+        server.shutdown()
+    assert outputs == [["created", "pipeline", "created", "search"], ["kept", "pipeline", "kept", "search"]]
+    admin = values_of(overlays, "mlflow", "mlflow-auth")["admin_password"]
+    account = base64.b64encode(f"admin:{admin}".encode()).decode()
+    assert {(path, header) for path, header, _ in requests} == {("/api/2.0/mlflow/users/create", f"Basic {account}")}
+    passwords = {body["username"]: body["password"] for *_, body in requests}
+    assert passwords["pipeline"] == values_of(overlays, "standalone", "bifocal-mlflow")["password"]
+    assert passwords["search"] == values_of(overlays, "search", "search")["mlflow_password"]
