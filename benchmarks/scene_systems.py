@@ -94,18 +94,19 @@ def recipe_of(name: str) -> str:
 def train_values(name: str, values: Mapping[str, Any], home: Path, seed: int | None = None) -> tuple[Artifacts, float]:
     """Train a system; ``seed`` changes only the training."""
     shared = make_inputs(values, home)
-    inputs = shared | {"sorter": make("pretrain_sorter", values, {}, home)}
-    embedding = make("train_embedding", {**values, "seed": values["seed"] if seed is None else seed}, inputs, home)
-    return Artifacts(**shared, embedding=embedding), float((home / f"{embedding.name}.seconds").read_text()) / 60
+    embedding = make("train_embedding", {**values, "seed": values["seed"] if seed is None else seed}, shared, home)
+    inputs = Artifacts(shared["dataset"], shared["features"], shared["text"], embedding)
+    return inputs, float((home / f"{embedding.name}.seconds").read_text()) / 60
 
 
 def make_inputs(values: Mapping[str, Any], home: Path) -> dict[str, Path]:
-    """Return the dataset, the features and the texts of a system."""
+    """Return the dataset, the features, the texts and the sorter of a system: trainings at once must not make them."""
     dataset = make("prepare_dataset", values, {}, home)
     return {
         "dataset": dataset,
         "features": make("extract_features", values, {"dataset": dataset}, home),
         "text": make("vectorize_captions", values, {"dataset": dataset}, home),
+        "sorter": make("pretrain_sorter", values, {}, home),
     }
 
 

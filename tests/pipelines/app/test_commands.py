@@ -1,6 +1,7 @@
 """The command ``bifocal`` on a folder of images: train, search, where, evaluate, export, inspect."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +68,9 @@ def test_search_and_where_write_pictures(trained: Path, command: Command) -> Non
     assert Image.open(trained / "where.png").size == (64, 64)
 
 
-def test_evaluate_another_split(trained: Path, command: Command) -> None:
-    result = command("evaluate", "--run", trained, "--split", "val")
+def test_evaluate_another_split(trained: Path, command: Command, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")  # other tests need the metrics of the split test
+    result = command("evaluate", "--run", tmp_path / "run", "--split", "val")
     assert result.exit_code == 0, result.output
     assert "12 images" in result.output
 
