@@ -77,7 +77,7 @@ def test_the_search_and_the_reported_training_have_other_datasets_and_equal_feat
     assert len(trained) == 1
     assert trained[0][0]["phases"][0]["learning_rate"] == 0.004
     roots = [values["corpus"]["root"] for stage, values, _ in made if stage == "prepare_dataset"]
-    assert roots == [ROWS[0].values["prepare_dataset"]["corpus"]["root"], str(tmp_path / "held_out-1500-500-7")]
+    assert roots == [ROWS[0].values["prepare_dataset"]["corpus"]["root"], str(tmp_path / "held_out-5500-500-7")]
     reported = Training("WSABIE", Trial(2.0), "test", 1)
     assert systems.measures_of(tmp_path, reported, float("-inf")) is None
     measures = systems.measures_of(tmp_path, reported, float("inf"))
