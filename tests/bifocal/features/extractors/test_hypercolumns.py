@@ -93,9 +93,9 @@ def test_hypercolumns_with_classes_need_the_classifier_of_the_last_map() -> None
     ("arguments", "message"),
     [
         ({"layers": ("layer5",)}, "no layer 'layer5'"),
-        ({"layers": ()}, "0 layers"),
-        ({"power": 0.0}, r"power 0.0.*in \(0, 1\]"),
-        ({"lower_norm": -1.0}, "lower_norm -1.0"),
+        ({"layers": ()}, "layers is 0: expected 1 or more"),
+        ({"power": 0.0}, r"power is 0.0: expected a number in \(0, 1\]"),
+        ({"lower_norm": -1.0}, "lower_norm is -1.0: expected 0 or more"),
     ],
 )
 def test_hypercolumns_with_invalid_arguments_are_an_error(arguments: dict, message: str) -> None:
