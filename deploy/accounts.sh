@@ -2,12 +2,14 @@
 # Create MLflow's accounts of the pipeline and of the search service, with the passwords of the secrets.
 #   deploy/accounts.sh http://localhost:5000 our-mlflow our-pipelines our-search        an account that exists stays as it is
 set -euo pipefail
-server=${1:?usage: deploy/accounts.sh ADDRESS MLFLOW PIPELINES SEARCH, three overlays}
+: "${4:?usage: deploy/accounts.sh ADDRESS MLFLOW PIPELINES SEARCH, three overlays}"
+server=$1
 cd "$(dirname "$0")/overlays"
-value() { sed -n "s/^$2=//p" "$1"; }
+value() { sed -n "s/^$2=//p" "$1" 2> /dev/null || true; }
 admin=$(value "$2/secrets/mlflow-auth.env" admin_password)
 
 create() { # create USERNAME PASSWORD
+  if [ -z "$admin" ] || [ -z "$1" ] || [ -z "$2" ]; then echo "a name or password is missing: run deploy/secrets.sh" >&2; exit 1; fi
   case $admin$1$2 in *[\"\\]*) echo "the passwords must not have \" or \\" >&2; exit 1 ;; esac
   # By the standard input: other users of this machine can read a command line.
   answer=$(curl --silent --show-error --config - << CONFIG

@@ -7,13 +7,14 @@ cd "$(dirname "$0")/overlays"
 : "${1:?usage: deploy/secrets.sh OVERLAY ...}"
 word() { head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 
-# The pipeline's canaries call the service by a key of its clients.
-key=$(sed -n 's/^api_keys=\([^,]\{1,\}\).*/\1/p' ./*/secrets/search.env ./*/secrets/bifocal-service.env 2> /dev/null | head -n 1 || true)
+# The pipeline's canaries call the service by a key of its clients. Only these overlays: that of the tests has keys that are no secret.
+key=$(for overlay in "$@"; do cat "$overlay"/secrets/{search,bifocal-service}.env 2> /dev/null || true; done \
+  | sed -n 's/^api_keys=\([^,]\{1,\}\).*/\1/p' | head -n 1)
 key=${key:-$(word)}
 for overlay in "$@"; do
   for example in "$overlay"/secrets/*.example; do
     [ -e "$example" ] || { echo "deploy/overlays/$overlay has no secrets/*.example: copy an overlay" >&2; exit 1; }
-    file=${example%.example} left=()
+    file=${example%.example} partial=${example%.env.example}.partial.env left=()  # git ignores *.env
     if [ -e "$file" ]; then echo "kept    deploy/overlays/$file"; continue; fi
     while IFS= read -r line; do
       case ${file##*/}:$line in
@@ -25,8 +26,8 @@ for overlay in "$@"; do
         *=) left+=("${line%=}") ;;
       esac
       printf '%s\n' "$line"
-    done < "$example" > "$file.partial"
-    mv "$file.partial" "$file"
+    done < "$example" > "$partial"
+    mv "$partial" "$file"
     echo "wrote   deploy/overlays/$file${left:+; fill in ${left[*]}}"
   done
 done

@@ -65,9 +65,7 @@ def main() -> None:
     end, measure = started + 60 * options.minutes, partial(measures_of, options.settings, options.home)
     if options.jobs > 1:
         for name in options.only:
-            values = values_of(recipe_of(name), options.settings)
-            make_inputs(values, options.home)
-            make("pretrain_sorter", values, {}, options.home)
+            make_inputs(values_of(recipe_of(name), options.settings), options.home)
         tune_at_once(options.only, search, measure, options.jobs, end)
     results = {name: tune(name, search, measure, end) for name in options.only}
     floor = chance(options.home, options.settings)

@@ -65,7 +65,10 @@ def test_the_search_of_cca_changes_ridge_and_power() -> None:
 def test_trials_of_the_wider_space_follow_the_first_trials_and_can_win() -> None:
     """The measure is the learning rate, so the best trial is at the edge."""
     search = replace(SEARCH, trials=16)
-    measure = lambda one, end: {"recall sum": one.trial.learning_rate}  # noqa: E731
+
+    def measure(one: Training, end: float) -> dict[str, Any]:
+        return {"recall sum": one.trial.learning_rate}
+
     tuned = tune("WSABIE", search, measure, math.inf)
     assert len(tuned.validation) == 20
     assert tuned.chosen == max(tuned.validation, key=lambda trial: trial.learning_rate)

@@ -125,3 +125,14 @@ def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
     passwords = {body["username"]: body["password"] for *_, body in requests}
     assert passwords["pipeline"] == values_of(overlays, "standalone", "bifocal-mlflow")["password"]
     assert passwords["search"] == values_of(overlays, "search", "search")["mlflow_password"]
+
+
+def test_keys_of_other_overlays_are_not_taken_and_missing_secrets_are_one_sentence(overlays: Path) -> None:
+    (overlays / "kind" / "secrets").mkdir(exist_ok=True)
+    (overlays / "kind" / "secrets" / "search.env").write_text("api_keys=known\n")
+    command = [str(overlays.parent / "accounts.sh"), "http://127.0.0.1:1", "mlflow", "standalone", "search"]
+    run_script(overlays, "secrets.sh", "mlflow", "search")
+    assert "known" not in values_of(overlays, "search", "search")["api_keys"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "a name or password is missing: run deploy/secrets.sh" in result.stderr
