@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 
 from bifocal.durable import append_line
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.service.turns import MAX_COST, SHORT_COST, Threads, batches, client_of_request, cost
+from bifocal.serving.service.turns import Threads, client_of_request
 
 if TYPE_CHECKING:
     from bifocal.serving.service.models import SearchModel
 
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
+LETTERS = 64
+"""Letters of a sentence by which its cost grows by one; each sentence of a batch costs as much as the longest."""
+MAX_COST, SHORT_COST = 128, 64
+"""Largest cost of a batch, and of the sentences of a request that share a batch with others."""
 FAILED = "the newest model or index could not be loaded: see the log of the service"
 """Reason for probes, which need no key: errors may have addresses with passwords, and paths."""
 
@@ -103,6 +107,27 @@ def read_ids(text: str) -> tuple[list[str], list[str]]:
         elif line.strip():
             incomplete.append(line)
     return ids, incomplete
+
+
+def cost(sentences: Sequence[str]) -> int:
+    """Return the cost of sentences that are encoded together.
+
+    >>> cost(["a dog", "a cat"]), cost(["a" * 640, "a cat"])
+    (2, 22)
+    """
+    return len(sentences) * (1 + max(map(len, sentences), default=0) // LETTERS)
+
+
+def batches(sentences: Sequence[str]) -> Iterator[list[str]]:
+    """Yield sentences in batches of at most ``MAX_COST``, or of one sentence."""
+    batch: list[str] = []
+    for sentence in sentences:
+        if batch and cost([*batch, sentence]) > MAX_COST:
+            yield batch
+            batch = []
+        batch.append(sentence)
+    if batch:
+        yield batch
 
 
 class LoadedModel:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -11,10 +11,6 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
-LETTERS = 64
-"""Letters of a sentence by which its cost grows by one; each sentence of a batch costs as much as the longest."""
-MAX_COST, SHORT_COST = 128, 64
-"""Largest cost of a batch, and of the sentences of a request that share a batch with others."""
 client_of_request = ContextVar("client_of_request", default="")
 """Key of the client of this request, or else its address."""
 
@@ -86,24 +82,3 @@ class Threads:
         """Start no further work."""
         for turns in (self.searches, self.others):
             turns.executor.shutdown(wait=False, cancel_futures=True)
-
-
-def cost(sentences: Sequence[str]) -> int:
-    """Return the cost of sentences that are encoded together.
-
-    >>> cost(["a dog", "a cat"]), cost(["a" * 640, "a cat"])
-    (2, 22)
-    """
-    return len(sentences) * (1 + max(map(len, sentences), default=0) // LETTERS)
-
-
-def batches(sentences: Sequence[str]) -> Iterator[list[str]]:
-    """Yield sentences in batches of at most ``MAX_COST``, or of one sentence."""
-    batch: list[str] = []
-    for sentence in sentences:
-        if batch and cost([*batch, sentence]) > MAX_COST:
-            yield batch
-            batch = []
-        batch.append(sentence)
-    if batch:
-        yield batch

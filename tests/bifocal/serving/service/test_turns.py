@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.serving.service.live import LoadedModel
-from bifocal.serving.service.turns import MAX_COST, Threads, Turns, batches, client_of_request, cost
+from bifocal.serving.service.live import MAX_COST, LoadedModel, batches, cost
+from bifocal.serving.service.turns import Threads, Turns, client_of_request
 
 
 async def as_client(name: str, work: Any) -> Any:
