@@ -23,12 +23,13 @@ Results = Mapping[str, Tuned]
 
 @dataclass(frozen=True)
 class Row:
-    """A system: its table, its name, its difference from the paper, and all parameters of its stages."""
+    """A system: its table, name, difference from the paper, parameters, and the row that it is compared with."""
 
     group: str
     name: str
     differs: str
     values: Mapping[str, Any]
+    against: str
 
 
 def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, float]) -> str:

@@ -14,7 +14,7 @@ import yaml
 
 from benchmarks import scene_systems
 from benchmarks.common import ROOT
-from benchmarks.leaderboard_page import CORRECTED, Row
+from benchmarks.leaderboard_page import BASELINE, CORRECTED, Row
 from benchmarks.scene_systems import Artifacts, make, measures_file
 from benchmarks.tuning import REPORTED, VALIDATION, Training, stored, with_trial
 from bifocal.datasets import read_dataset
@@ -46,7 +46,7 @@ def read_rows() -> tuple[Row, ...]:
     board = read_board()
     base = parameters.load(ROOT / "params.yaml", [ROOT / board["features"]])
     return tuple(
-        Row(group, name, row["differs"], parameters.merge(base, row["overlay"]))
+        Row(group, name, row["differs"], parameters.merge(base, row["overlay"]), row.get("against", BASELINE))
         for group in GROUPS
         for name, row in board[group].items()
     )
@@ -67,15 +67,15 @@ def hold_out(root: Path, folder: Path, train: int, held_out: int, seed: int) -> 
     return folder
 
 
-def inputs_of(values: dict[str, Any], split: str, home: Path) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Return dataset, features, texts and sorter of a row, and its parameters, with the lists of the search or report.
+def inputs_of(values: dict[str, Any], home: Path) -> tuple[dict[str, Path], dict[str, Any]]:
+    """Return dataset, features, texts and sorter of a row, and its parameters, with the lists of ``hold_out``.
 
-    Both read the stored features of all images: the features of an image do not depend on other images.
+    The features are of all images: the features of an image do not depend on other images.
     """
     values = copy.deepcopy(values)
     dataset = make("prepare_dataset", values, {}, home)
     features = make("extract_features", values, {"dataset": dataset}, home)
-    corpus, (train, held_out, seed) = values["prepare_dataset"]["corpus"], images_of(split)
+    corpus, (train, held_out, seed) = values["prepare_dataset"]["corpus"], images_of()
     folder = home / f"held_out-{train}-{held_out}-{seed}"
     corpus["root"] = str(hold_out(ROOT / corpus["root"], folder, train, held_out, seed))
     dataset = make("prepare_dataset", values, {}, home)
@@ -84,26 +84,34 @@ def inputs_of(values: dict[str, Any], split: str, home: Path) -> tuple[dict[str,
     return {"dataset": dataset, "features": features, "text": text, "sorter": sorter}, values
 
 
-def images_of(split: str) -> tuple[int, int, int]:
+def images_of() -> tuple[int, int, int]:
     """Return the number of training images, of images that choose, and the seed of the choice."""
     search = read_board()["search"]
-    return search["images"][split], search["images"]["held_out"], search["seed"]
+    return search["images"]["train"], search["images"]["held_out"], search["seed"]
+
+
+def of_search(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a row with the epochs of a trial of the search."""
+    fraction, phases = read_board()["search"]["epochs"], values["train_embedding"]["phases"]
+    shorter = [{**phase, "epochs": max(1, round(fraction * phase["epochs"]))} for phase in phases]
+    return {**values, "train_embedding": {**values["train_embedding"], "phases": shorter}}
 
 
 def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | None:
     """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
     (row,) = (row for row in read_rows() if row.name == training.name)
     changed = with_trial(row.values, training.trial)
+    changed = of_search(changed) if training.split == VALIDATION else changed
 
     def compute() -> dict[str, Any]:
-        inputs, values = inputs_of(changed, training.split, home)
+        inputs, values = inputs_of(changed, home)
         embedding = make("train_embedding", {**values, "seed": training.seed}, inputs, home)
         minutes = float((home / f"{embedding.name}.seconds").read_text()) / 60
         artifacts = Artifacts(inputs["dataset"], inputs["features"], inputs["text"], embedding)
         measures = scene_systems.measure(artifacts, training.split, texts=True) | {"minutes": minutes}
         return measures if training.split == VALIDATION else measures | served(artifacts)
 
-    key = {stage: changed[stage] for stage in STAGES} | {"images": list(images_of(training.split))}
+    key = {stage: changed[stage] for stage in STAGES} | {"images": list(images_of())}
     return stored(measures_file(training, home), key, compute if time.time() < end else None)
 
 
