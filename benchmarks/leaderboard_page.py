@@ -36,10 +36,17 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
     """Return the record of drawn scenes; systems without a finished training are named below the table."""
     devices = sorted({one["device"] for tuned in results.values() for one in tuned.seeds.values()})
     floor = [_cell([chance[measure]] if measure in chance else []) for measure in SCENES]
+    against = dict.fromkeys(results, next(iter(results)))
     parts = [
         "# Leaderboard on drawn scenes",
         f"{measured()} Device: {', '.join(devices)}.",
-        table(results, differs, SCENES, ["chance; the image center", "-", "-", *floor, "-"]),
+        table(
+            results,
+            {name: differs[name] for name in results},
+            SCENES,
+            against,
+            [["chance; the image center", "-", "-", *floor, "-", "-"]],
+        ),
         *_missing(results),
         "## Chosen values",
         choices(results),
@@ -49,7 +56,7 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
 
 def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any]) -> str:
     """Return the record of photographs."""
-    differs = {row.name: row.differs for row in rows}
+    differs, against = {row.name: row.differs for row in rows}, {row.name: row.against for row in rows}
     systems, changes = (
         {row.name: results[row.name] for row in rows if row.group == group} for group in ("systems", "parts")
     )
@@ -58,11 +65,11 @@ def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any])
     parts = [
         "# Leaderboard on photographs",
         measured(),
-        table(systems, differs, PHOTOGRAPHS),
+        table(results, {name: differs[name] for name in systems}, PHOTOGRAPHS, against),
         "## Chosen values",
         choices(systems),
         "## Changes of the baseline",
-        table(changes, differs, PHOTOGRAPHS),
+        table(results, {name: differs[name] for name in changes}, PHOTOGRAPHS, against),
         gain_table(results, [QUICK, *(name for name in changes if name != BASELINE)]),
         *_missing(results),
         "## Published elsewhere",
@@ -72,23 +79,29 @@ def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any])
 
 
 def table(
-    results: Results, differs: Mapping[str, str], measures: Sequence[str], floor: Sequence[str] | None = None
+    results: Results,
+    differs: Mapping[str, str],
+    measures: Sequence[str],
+    against: Mapping[str, str],
+    floor: Sequence[Sequence[str]] = (),
 ) -> str:
-    """Return a Markdown table of the trained systems, and of a last line."""
+    """Return a Markdown table of the trained systems of ``differs``, and of last lines.
+
+    The difference in recall sum to the row of ``against`` has a 95 % interval over images and seeds.
+    """
     images = {
         name: {seed: one["images"] for seed, one in tuned.seeds.items() if "images" in one}
         for name, tuned in results.items()
     }
-    first, rows = next(iter(results)), []
-    for name, tuned in results.items():
-        if tuned.seeds:
-            found = difference(images[name], images[first]) if name != first else None
-            text = f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})" if found else "-"
-            cells = [_measure(list(tuned.seeds.values()), measure) for measure in measures]
-            rows.append([name, differs[name], str(len(tuned.seeds)), *cells, text])
-    return _table(
-        [["system", "differs from the paper", "seeds", *measures, "difference"], *rows, *([floor] if floor else [])]
-    )
+    rows = []
+    for name, text in differs.items():
+        if tuned := results.get(name, Tuned()).seeds:
+            found = difference(images[name], images[against[name]]) if name != against[name] else None
+            compared = [against[name], f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})"] if found else ["-", "-"]
+            cells = [_measure(list(tuned.values()), measure) for measure in measures]
+            rows.append([name, text, str(len(tuned)), *cells, *compared])
+    head = ["system", "differs from the paper", "seeds", *measures, "compared with", "difference"]
+    return _table([head, *rows, *floor])
 
 
 def choices(results: Results) -> str:

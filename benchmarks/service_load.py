@@ -26,15 +26,17 @@ Value = TypeVar("Value")
 class Service:
     """A process of ``bifocal serve`` at its default limits, or of another server."""
 
-    def __init__(self, run: Path, port: int, log: Path, command: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, run: Path, port: int, log: Path, command: Sequence[str] | None = None, probe: str = "/readyz"
+    ) -> None:
         serve = [sys.executable, "-m", "bifocal", "serve", "--run", str(run), "--port", str(port)]
         self.command = serve if command is None else command
-        self.port, self.log = port, log
+        self.port, self.log, self.probe = port, log, probe
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            return subprocess.Popen(self.command, cwd=ROOT, stderr=log)
+            return subprocess.Popen(self.command, cwd=ROOT, stdout=log, stderr=log)
 
     def wait_until_ready(self) -> None:
         """Wait until the service has loaded its model.
@@ -44,7 +46,7 @@ class Service:
         """
         while self.process.poll() is None:
             try:
-                urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5).close()
+                urlopen(f"http://127.0.0.1:{self.port}{self.probe}", timeout=5).close()
                 return
             except (URLError, OSError):
                 time.sleep(0.02)
@@ -62,14 +64,18 @@ class Service:
         self.kill()
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of the process."""
-        times = psutil.Process(self.process.pid).cpu_times()
-        return float(times.user + times.system)
+        """Return the CPU time of the process and of its children."""
+        return float(sum(sum(process.cpu_times()[:2]) for process in self._processes()))
 
     def kill(self) -> None:
-        """Send SIGKILL."""
-        self.process.kill()
+        """Send SIGKILL to the process and its children."""
+        for process in self._processes():
+            process.kill()
         self.process.wait()
+
+    def _processes(self) -> list[psutil.Process]:
+        process = psutil.Process(self.process.pid)
+        return [process, *process.children(recursive=True)]
 
     def restart(self) -> float:
         """Kill the process and start it again; return the seconds until it is ready."""

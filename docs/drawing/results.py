@@ -36,29 +36,47 @@ def result_drawings() -> dict[str, str]:
         for result in read_results(file)
     }
     return {
-        "peers": dots("Times as long as Bifocal", ("CPU time",), peers, 4, start=-1),
+        "peers": dots("Times as long as Bifocal", ("CPU time",), peers, 4, start=-1, powers=True),
         "engines": dots("A query in two million vectors", ("CPU time, ms",), queries, 24),
-        "leaderboard": dots("R@1 on drawn scenes, percent", ("caption", "image"), _recalls("leaderboard"), 100),
-        "leaderboard_flickr8k": dots(
-            "R@1 on Flickr8k, percent", ("caption", "image"), _recalls("leaderboard_flickr8k", ["CCA"]), 40
-        ),
+        "leaderboard_flickr8k": dots("R@1 on Flickr8k, percent", ("caption", "image"), _recalls(), 40),
+        "differences": dots("Difference in recall sum, with its 95 % interval", ("of 600",), _differences(), 150, -150),
         "few_photographs": dots("Recall sum on the test split, of 600", kinds, sums, 600),
     }
 
 
-def _recalls(record: str, without: Sequence[str] = ()) -> dict[str, list[Dot]]:
-    """Return the R@1 of each system but some, with the standard deviation over seeds as its interval."""
-    text = (ROOT / "docs" / "records" / f"{record}.md").read_text()
+def _recalls() -> dict[str, list[Dot]]:
+    """Return the R@1 of each system on photographs, with the standard deviation over seeds as its interval."""
     rows = {}
-    for line in columns_of(text, ["system", "caption R@1", "image R@1"], without).splitlines()[2:]:
-        name, *cells = line.strip("|").split("|")
+    for name, *cells in _columns("system", "caption R@1", "image R@1"):
         values = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
         rows[name] = [(value[0], value[0] - sum(value[1:]), value[0] + sum(value[1:])) for value in values if value]
-    return {name: row for name, row in rows.items() if row}
+    return rows
 
 
-def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], end: float, start: float = 0) -> str:
-    """Return the SVG of a row of dots per name, from ``start`` to ``end``: logarithms to base 10 if it is negative."""
+def _differences() -> dict[str, list[Dot]]:
+    """Return the differences of compared systems on photographs."""
+    rows = {}
+    for name, other, cell in _columns("system", "compared with", "difference"):
+        if values := [float(number) for number in re.findall(r"[+-][\d.]+", cell)]:
+            rows[f"{name}, to {other}"] = [(values[0], values[1], values[2])]
+    return rows
+
+
+def _columns(*columns: str) -> list[list[str]]:
+    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k.md").read_text()
+    return [line.strip("|").split("|") for line in columns_of(text, columns).splitlines()[2:]]
+
+
+def dots(
+    title: str,
+    series: Sequence[str],
+    rows: Mapping[str, Sequence[Dot]],
+    end: float,
+    start: float = 0,
+    *,
+    powers: bool = False,
+) -> str:
+    """Return the SVG of a row of dots per name, from ``start`` to ``end``; with ``powers``, of exponents of 10."""
     label = max(LABEL, 7 * max(map(len, rows)))
 
     def place(value: float) -> float:
@@ -74,11 +92,12 @@ def dots(title: str, series: Sequence[str], rows: Mapping[str, Sequence[Dot]], e
     for number, name in enumerate(series):
         x = LABEL + 130 + 110 * number
         parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
-    for tick in (start + part * (end - start) / (4 - start) for part in range(int(5 - start))):
-        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1
+    steps = int(end - start) if powers else 4
+    for tick in (start + part * (end - start) / steps for part in range(steps + 1)):
+        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1, or no difference
         parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="{color}"/>')
         parts.append(
-            f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if start else tick:g}</text>'
+            f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if powers else tick:g}</text>'
         )
     for number, (name, row) in enumerate(rows.items()):
         y = TOP + ROW * number + 8
