@@ -182,6 +182,8 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
     with _long_fields():
         lines = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
+            if text.startswith("sep="):  # the first line of Excel's exports
+                next(lines)
             header = [name.strip() for name in next(lines)]
             duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
             if duplicates:
@@ -193,9 +195,7 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
                 if not any(value.strip() for value in values):
                     continue
                 if len(values) != len(header):
-                    quote = (
-                        f": quote a text that contains a {DELIMITERS[delimiter]}" if len(values) > len(header) else ""
-                    )
+                    quote = f": quote a text that contains a {DELIMITERS[delimiter]}" * (len(values) > len(header))
                     table.reject(place, f"{len(values)} fields, but the header has {len(header)}{quote}")
                 else:
                     table.rows.append((place, dict(zip(header, values, strict=True))))
@@ -210,7 +210,7 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter that the header has most often; a comma if it has none."""
+    """Return the delimiter that the first line has most often, such as "sep=;"; a comma if it has none."""
     header = text.split("\n", 1)[0]
     return max(DELIMITERS, key=lambda delimiter: (header.count(delimiter), delimiter == ","))
 

@@ -25,6 +25,7 @@ FORMATS: dict[str, Callable[[Path], None]] = {
     "csv": lambda root: write_csv(root / "captions.csv"),
     "semicolons": lambda root: write_csv(root / "captions.csv", delimiter=";"),
     "tsv": lambda root: write_csv(root / "captions.tsv", delimiter="\t"),
+    "Excel's first line": lambda root: write_csv(root / "captions.csv", "sep=,\nimage,caption", ";"),
     "spelled": lambda root: write_csv(root / "captions.csv", "File Name,Description"),
     "bom": lambda root: (root / "captions.csv").write_text(
         "\n".join(["image,caption", *map(",".join, ROWS)]), encoding="utf-8-sig"
