@@ -5,6 +5,8 @@ import gc
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +25,8 @@ COUNTERS = (
     ("memory.current", "memory.max"),  # Linux before 5.19
     ("memory/memory.max_usage_in_bytes", "memory/memory.limit_in_bytes"),  # cgroup v1
 )
-MEMORY_SECONDS = 0.25
+MEMORY_SECONDS, KEEPER, RETURNED = 0.25, "freed memory", 2 * 2**30
+"""Interval of looks at the memory; the thread that returns it, and the bytes of a process that it leaves alone."""
 
 
 def run(main: click.Command, name: str) -> None:
@@ -88,8 +91,26 @@ def memory() -> tuple[int, int]:
 def keep_freed_memory() -> None:
     """Keep freed memory in this process: page faults of new tensors take up to half of a training's processor time."""
     with suppress(AttributeError, TypeError):  # macOS has no mallopt, Windows no CDLL(None)
+        glibc = ctypes.CDLL(None)
         for option, value in KEEP_FREED_MEMORY.items():
-            ctypes.CDLL(None).mallopt(option, value)
+            glibc.mallopt(option, value)
+        if all(thread.name != KEEPER for thread in threading.enumerate()):
+            threading.Thread(target=_return_split_memory, args=[glibc.malloc_trim], name=KEEPER, daemon=True).start()
+
+
+def _return_split_memory(trim: Callable[[int], int]) -> None:
+    """Return free memory whenever the process has doubled: tensors of many sizes leave pieces too small for others."""
+    limit = RETURNED
+    while True:
+        time.sleep(MEMORY_SECONDS)
+        if _own_memory() > limit:
+            trim(0)
+            limit = max(RETURNED, 2 * _own_memory())
+
+
+def _own_memory() -> int:
+    resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def core_seconds() -> float:

@@ -64,10 +64,8 @@ class RMACEncoder(ImageEncoder):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         self._keep_statistics()
-        return torch.stack(map_by_shape(whole_images(features, mask), self._embed, EVAL_BATCH_SIZE))
-
-    def _embed(self, pixels: Tensor) -> Tensor:
-        return self.embed_maps(self.backbone(pixels))
+        images = whole_images(features, mask)
+        return torch.stack(map_by_shape(images, lambda some: self.embed_maps(self.backbone(some)), EVAL_BATCH_SIZE))
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the embeddings (B, d) of images of one size (B, 3, H, W), by operations that no size changes.

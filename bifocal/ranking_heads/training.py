@@ -118,7 +118,8 @@ class _HeadTask(TrainingTask[HeadBatch]):
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[HeadBatch]]:
         rows = epoch_batches(len(self.train), self.batch_size, self.seed, epoch)
-        return len(rows), prefetch(self._read, rows[first_step:], ahead=1, threads=1)
+        batches = prefetch(lambda some: HeadBatch(some, self.train.batch(some)), rows[first_step:], ahead=1, threads=1)
+        return len(rows), batches
 
     def start_epoch(self, epoch: int) -> None:
         apply_freezing(self.model, self.frozen_until, epoch)
@@ -138,9 +139,6 @@ class _HeadTask(TrainingTask[HeadBatch]):
 
     def describe(self, batch: HeadBatch) -> dict[str, list[str]]:
         return {"images": [self.train.image_ids[row] for row in batch.images.tolist()]}
-
-    def _read(self, images: Tensor) -> HeadBatch:
-        return HeadBatch(images, self.train.batch(images))
 
 
 def backward_scores(

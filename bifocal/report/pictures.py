@@ -124,7 +124,7 @@ class Thumbnails:
 
     def __init__(self, dataset: "Dataset") -> None:
         self.dataset = dataset
-        self.uri = lru_cache(maxsize=None)(self._uri)
+        self.uri = lru_cache(maxsize=None)(lambda name, side=THUMBNAIL_SIDE: thumbnail(self.open(name, side), side))
 
     def open(self, image_id: str, side: int) -> Image.Image:
         """Return the image, decoded at a lower resolution if each side keeps at least ``side`` pixels."""
@@ -133,9 +133,6 @@ class Thumbnails:
         except ValueError:
             return Image.new("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE), (128, 128, 128))
         return open_image(path, side=side)
-
-    def _uri(self, image_id: str, side: int = THUMBNAIL_SIDE) -> str:
-        return thumbnail(self.open(image_id, side), side)
 
 
 def _data_uri(image: Image.Image, encoding: str, **options: object) -> str:

@@ -41,12 +41,9 @@ def _problem(run_id: str, status: Mapping[str, Any]) -> str:
         return f"ended as {status['state']}; the reason is unknown: {error}"
     if found.phase == "Succeeded":
         return ""
-    reasons = [f"{task}: {message}{_advice(message)}" for task, message in found.failures.items()]
+    advice = " (raise the memory of the step in resources.yaml)"
+    reasons = [f"{task}: {text}{advice if 'OOMKilled' in text else ''}" for task, text in found.failures.items()]
     return f"failed: {'; '.join(reasons) or 'no task failed'}"
-
-
-def _advice(message: str) -> str:
-    return " (raise the memory of the step in resources.yaml)" if "OOMKilled" in message else ""
 
 
 def _send(run_id: str, status: Mapping[str, Any], problem: str) -> int:

@@ -1,6 +1,7 @@
 """Stage train_embedding: run."""
 
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,13 +12,11 @@ from bifocal.models.base import Model
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, new_model, recompute_activations, torchrun_world
-from bifocal.training.initialization.base import Initialization
 from bifocal.training.loop import Row
 from bifocal.training.members import train_members, training_bank
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
 from runtime.parameters import build_parts
-from runtime.spec import ClassRef
 
 HISTORY = ["phase", "epoch", "loss", "monitor"]
 """Columns of the history of a training without phases, which DVC draws."""
@@ -27,6 +26,7 @@ def run(
     params: TrainEmbeddingParams, *, dataset: Path, features: Path, text: Path, sorter: Path, embedding: Path
 ) -> dict[str, float]:
     """Train on "train", choose the epoch on "val", write the model and its history; return the best epoch's metrics."""
+    initialization = partial(build, "bifocal.training.initialization")
     with torchrun_world() as (world, device):
         inputs = TrainingInputs.open(dataset, features, text, params.precision)
         trained = train_members(
@@ -34,8 +34,8 @@ def run(
             lambda: [TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter))) for phase in params.phases],
             inputs,
             members=params.members,
-            initialization=_initialization(params.initialization),
-            closed_form=[build("bifocal.training.initialization", ref) for ref in params.closed_form],
+            initialization=None if params.initialization is None else initialization(params.initialization),
+            closed_form=[initialization(ref) for ref in params.closed_form],
             checkpoints=embedding / "checkpoints",
             seed=params.seed,
             options=FitOptions(**{option.name: getattr(params, option.name) for option in fields(FitOptions)}),
@@ -55,10 +55,6 @@ def _new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, seed: int, 
     if params.gradient_checkpointing:
         recompute_activations(model)
     return model.to(device)
-
-
-def _initialization(ref: ClassRef | None) -> Initialization | None:
-    return None if ref is None else build("bifocal.training.initialization", ref)
 
 
 def _log(row: Row) -> None:

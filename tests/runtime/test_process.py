@@ -73,3 +73,18 @@ def test_memory_is_that_of_a_container_with_a_limit_else_of_process_and_machine(
     own = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     assert file.read_text() == (expected or f"memory: peak {own:.2f} GiB, limit {machine:.2f} GiB")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt is a function of glibc")
+def test_freed_memory_of_tensors_of_many_sizes_is_returned() -> None:
+    program = (
+        "import ctypes, time, torch\nfrom runtime import process\n"
+        "for option, value in process.KEEP_FREED_MEMORY.items():\n    ctypes.CDLL(None).mallopt(option, value)\n"
+        "tensors = [torch.ones(1 << 20, dtype=torch.uint8) for _ in range(1000)]\nlast = tensors[-1]\ndel tensors\n"
+        "before, process.RETURNED, end = process._own_memory(), 100 << 20, time.monotonic() + 60\n"
+        "process.keep_freed_memory()\nprocess.keep_freed_memory()\n"
+        "while process._own_memory() > before / 2 and time.monotonic() < end:\n    time.sleep(0.05)\n"
+        "print(before > 1000 << 20, process._own_memory() < before / 2)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]

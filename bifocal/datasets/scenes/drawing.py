@@ -248,10 +248,6 @@ def _regular(
     return radius * np.stack([np.cos(angles), np.sin(angles)], axis=1) + center
 
 
-def _star() -> NDArray[np.float64]:
-    return np.stack([_regular(5, -90), _regular(5, -54, 0.45)], axis=1).reshape(-1, 2)
-
-
 def _heart() -> NDArray[np.float64]:
     t = np.linspace(0, 2 * np.pi, 60, endpoint=False)
     x, y = 16 * np.sin(t) ** 3, 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
@@ -262,7 +258,7 @@ OUTLINES: dict[str, list[tuple[NDArray[np.float64], int]]] = {
     "circle": [(_regular(72, 0), 255)],
     "square": [(_regular(4, 45, 1.2), 255)],
     "triangle": [(_regular(3, -90, 1.1, (0, 0.2)), 255)],
-    "star": [(_star() * 1.1, 255)],
+    "star": [(np.stack([_regular(5, -90), _regular(5, -54, 0.45)], axis=1).reshape(-1, 2) * 1.1, 255)],
     "ring": [(_regular(72, 0), 255), (_regular(72, 0, 0.52), 0)],
     "cross": [(np.array([*_CROSS, *((-x, -y) for x, y in _CROSS)]), 255)],
     "hexagon": [(_regular(6, 0), 255)],

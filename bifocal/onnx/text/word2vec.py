@@ -61,7 +61,7 @@ class Word2Vec(WordVectorizer):
             sample=self.subsample,
             seed=seed,
             workers=1,
-            hashfxn=_hash,
+            hashfxn=lambda text: zlib.crc32(text.encode()),  # gensim's default, hash(), differs between processes
         )
         model.build_vocab(sentences)
         if not len(model.wv):
@@ -86,11 +86,6 @@ def read_lines(path: Path) -> list[str]:
                     f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file first"
                 ) from error
     return lines
-
-
-def _hash(text: str) -> int:
-    # gensim's default, hash(), differs between processes.
-    return zlib.crc32(text.encode())
 
 
 @dataclass
