@@ -101,11 +101,12 @@ def keep_freed_memory() -> None:
 def _return_split_memory(trim: Callable[[int], int]) -> None:
     """Return free memory whenever the process has doubled: tensors of many sizes leave pieces too small for others."""
     limit = RETURNED
-    while True:
-        time.sleep(MEMORY_SECONDS)
-        if _own_memory() > limit:
-            trim(0)
-            limit = max(RETURNED, 2 * _own_memory())
+    with suppress(OSError):  # a sandbox without /proc
+        while True:
+            time.sleep(MEMORY_SECONDS)
+            if _own_memory() > limit:
+                trim(0)
+                limit = max(RETURNED, 2 * _own_memory())
 
 
 def _own_memory() -> int:

@@ -81,7 +81,7 @@ def dots(
         parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
     steps = int(end - start) if powers else 4
     for tick in (start + part * (end - start) / steps for part in range(steps + 1)):
-        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1, or no difference
+        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1
         parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="{color}"/>')
         parts.append(
             f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if powers else tick:g}</text>'
