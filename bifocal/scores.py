@@ -48,10 +48,7 @@ def check_matches(scores: Tensor, matches: Tensor) -> None:
         )
 
 
-def is_one_to_one(matches: Tensor, image: Tensor, caption: Tensor) -> bool:
-    """Return whether each row and column of ``matches`` has one match; the others are the indices of all matches."""
+def is_diagonal(matches: Tensor, image: Tensor, caption: Tensor) -> bool:
+    """Return whether each image matches the caption of its own index alone; the others are the indices of all matches."""
     count = len(image)
-    if not count or matches.shape != (count, count):
-        return False
-    order = torch.arange(count, device=image.device)
-    return bool((image == order).all() & (caption.sort().values == order).all())
+    return count > 0 and matches.shape == (count, count) and torch.equal(image, caption)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from bifocal.scores import Scores, check_matches, is_one_to_one, mean_of_matches
+from bifocal.scores import Scores, check_matches, is_diagonal, mean_of_matches
 
 MAX_SCALE = 100.0
 """Largest factor of the scores, 1 / temperature, that is learned."""
@@ -78,9 +78,9 @@ def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label
     check_matches(scores, matches)
     logits = scores / temperature
     image, caption = matches.nonzero(as_tuple=True)
-    if is_one_to_one(matches, image, caption):  # the same values, faster
+    if is_diagonal(matches, image, caption):  # the same values, faster
         by_image = cross_entropy(logits, caption, label_smoothing=label_smoothing)
-        return by_image + cross_entropy(logits.T, caption.argsort(), label_smoothing=label_smoothing)
+        return by_image + cross_entropy(logits.T, image, label_smoothing=label_smoothing)
     costs = _costs(logits, matches, image, caption, label_smoothing)
     costs = costs + _costs(logits.T, matches.T, caption, image, label_smoothing)
     return mean_of_matches(costs)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from bifocal.scores import Scores, check_matches, is_one_to_one, mean_of_matches
+from bifocal.scores import Scores, check_matches, is_diagonal, mean_of_matches
 
 Negatives = Literal["all", "random", "hardest", "semi_hard"]
 
@@ -52,9 +52,8 @@ class TripletLoss(nn.Module):
         positives = scores.cross[image, caption].unsqueeze(1)
         if self.negatives == "all":
             slack, negatives = self.margin - positives, scores.cross.masked_fill(matches, -torch.inf)
-            if is_one_to_one(matches, image, caption):  # the same values, faster
-                by_caption = relu(negatives + slack[caption.argsort()].T)
-                return (relu(negatives + slack).sum() + by_caption.sum()) / len(image)
+            if is_diagonal(matches, image, caption):  # the same values, faster
+                return (relu(negatives + slack).sum() + relu(negatives + slack.T).sum()) / len(image)
             rows, columns = negatives.index_select(0, image), negatives.T.index_select(0, caption)
             return mean_of_matches(relu(rows + slack).sum(dim=1) + relu(columns + slack).sum(dim=1))
         caption_cost = self._cost(positives, scores.cross[image], ~matches[image])
