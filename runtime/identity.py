@@ -5,7 +5,7 @@ import importlib.metadata
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -39,6 +39,7 @@ NO_DATA = (".py", ".md", ".typed")
 """Suffixes of files in a package that its modules do not read."""
 WITHOUT_MEANING = ("ctx", "kind", "type_comment")
 """Fields of syntax nodes that follow from others, or have no effect."""
+IMPORTING = (ast.Import, ast.ImportFrom, ast.Constant)
 
 
 @dataclass(frozen=True)
@@ -200,43 +201,45 @@ def read_module(source: bytes) -> Module:
         if isinstance(statement, ast.ImportFrom) and statement.module
         for alias in statement.names
     }
-    run = [part for node in tree.body for part in (node.orelse if node in deferred else [node])]
-    words: list[str] = []
-    _append_meaning(tree, words)
-    digest = sha256("\0".join(words).encode()).hexdigest()
-    return Module(digest, frozenset(name for node in run for name in _imported(node)), modules)
+    words, names = list[str](), list[str]()
+    _append_meaning(tree, words, names, {id(statement) for node in deferred for statement in node.body})
+    return Module(sha256("\0".join(words).encode()).hexdigest(), frozenset(names), modules)
 
 
-def _imported(statement: ast.AST) -> Iterator[str]:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_module(node.value):
-            yield node.value
+def _imported(node: ast.AST) -> Iterable[str]:
+    if isinstance(node, ast.Import):
+        return (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_module(node.value):
+        return [node.value]
+    return ()
 
 
 def _names_module(text: str) -> bool:
     return text.partition(".")[0] in LIBRARIES and all(part.isidentifier() for part in text.split("."))
 
 
-def _append_meaning(node: ast.AST, words: list[str]) -> None:
-    """Append the syntax tree below ``node`` without docstrings; not ``ast.dump``, which differs between Pythons."""
+def _append_meaning(node: ast.AST, words: list[str], names: list[str], deferred: Container[int]) -> None:
+    """Append the syntax tree below ``node`` without docstrings to ``words`` and the names that it imports to ``names``,
+    except those of statements whose ``id`` is in ``deferred``. ``ast.dump`` differs between Pythons.
+    """
     words.append(type(node).__name__)
+    if type(node) in IMPORTING:
+        names += _imported(node)
     for field in node._fields:
         value = getattr(node, field, None)
         if isinstance(value, list) and value:
             words.append(field)
             for entry in [entry for entry in value if not _is_docstring(entry)] or [ast.Pass()]:
                 if isinstance(entry, ast.AST):
-                    _append_meaning(entry, words)
+                    _append_meaning(entry, words, [] if id(entry) in deferred else names, deferred)
                 else:
                     words.append(repr(entry))
             words.append("]")
         elif isinstance(value, ast.AST) and field not in WITHOUT_MEANING:
             words.append(field)
-            _append_meaning(value, words)
+            _append_meaning(value, words, names, deferred)
         elif value not in (None, []) and field not in WITHOUT_MEANING:
             words += (field, repr(value))
     words.append(")")
