@@ -113,7 +113,7 @@ leaderboard: setup
 	python -m benchmarks run quality.leaderboard $(if $(ONLY),--only "$(ONLY)")
 
 # Times of Bifocal beside other packages, and their plot: docs/results.md; or one question: make peers ONLY=losses.
-PEERS := sorters recall losses text start http folder index
+PEERS := sorters recall losses training text start http folder orchestration index
 peers: setup $(VENV)/peers/ready
 	for name in $(or $(ONLY),$(PEERS)); do OMP_NUM_THREADS=1 $(VENV)/peers/bin/python -m benchmarks run peers.$$name || exit 1; done
 	python -m docs.make_pictures
