@@ -1,12 +1,13 @@
 """Ratios of CPU time between a package and this project, for the benchmarks of ``benchmarks/peers``."""
 
+import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import RESULTS, Report, cpu_seconds, read_results
+from benchmarks.common import RESULTS, Report, cpu_seconds, peak_kilobytes, read_results
 
 REPEATS, SECONDS = 15, 8.0
 """Pairs of calls, fewer if all take longer than this."""
@@ -24,6 +25,8 @@ def compare(
 ) -> None:
     """Report how many times as long the peer takes: median and spread of pairs of calls, after one call of each.
 
+    The reference has both times, and the memory that a call adds unless ``clock`` is of other processes.
+
     Args:
         peer: package of the package index, and its variant, such as "faiss-cpu HNSW". A floor does less work: its name
             ends in "(floor)", and it has no bar.
@@ -37,10 +40,29 @@ def compare(
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     own, other = (1000 * float(np.median(times)) for times in zip(*pairs, strict=True))
     package = peer.partition(" ")[0]
+    memory = f"{added_megabytes(ours):.0f} and {added_megabytes(theirs):.0f} MB; " if clock is cpu_seconds else ""
     report.add(
         f"{work}: {peer}", float(middle), "times", at_least=None if peer.endswith("(floor)") else 1.0,
-        reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {package} {version(package)}",
+        reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {memory}{package} {version(package)}",
     )  # fmt: skip
+
+
+def added_megabytes(function: Callable[[], object]) -> float:
+    """Return the largest memory of a forked process during a call, less its memory before."""
+    source, target = os.pipe()
+    if not os.fork():
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # the largest memory is now that of this moment
+            before = peak_kilobytes()
+            function()
+            os.write(target, str(peak_kilobytes() - before).encode())
+        finally:
+            os._exit(0)
+    os.close(target)
+    with os.fdopen(source) as pipe:
+        kilobytes = pipe.read()
+    os.wait()
+    return 1.024 * int(kilobytes) / 1000
 
 
 def write(report: Report, folder: Path = RESULTS) -> None:

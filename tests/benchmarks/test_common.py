@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from benchmarks import render as tables
 from benchmarks.__main__ import main
 from benchmarks.common import RESULTS, ROOT, Report, Result, read_results
-from benchmarks.peers.compare import compare, write
+from benchmarks.peers.compare import added_megabytes, compare, write
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,13 @@ def test_a_peer_is_compared_by_the_ratio_of_cpu_time_and_a_floor_has_no_bar() ->
     assert slow.name == "sum: numpy twice"
     assert slow.value > 1.2
     assert slow.bar == 1.0
-    assert f"numpy {np.__version__}" in slow.reference
+    assert f"0 and 0 MB; numpy {np.__version__}" in slow.reference
     assert floor.value < 0.8
     assert floor.bar is None
+
+
+def test_the_memory_of_a_call_is_that_of_its_arrays() -> None:
+    assert added_megabytes(lambda: np.ones(2_000_000)) == pytest.approx(16, abs=4)
 
 
 def test_published_values_stand_beside_results(tmp_path: Path) -> None:
