@@ -1,5 +1,6 @@
 """Ratios of CPU time between a package and this project, for the benchmarks of ``benchmarks/peers``."""
 
+import ctypes
 import os
 from collections.abc import Callable
 from importlib.metadata import version
@@ -52,6 +53,8 @@ def added_megabytes(function: Callable[[], object]) -> float:
     source, target = os.pipe()
     if not os.fork():
         try:
+            function()  # loads what a first call loads
+            ctypes.CDLL(None).malloc_trim(0)
             Path("/proc/self/clear_refs").write_text("5")  # the largest memory is now that of this moment
             before = peak_kilobytes()
             function()

@@ -12,7 +12,6 @@ torch in memory. Recall at 1 of 1,000 other images is compared first.
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +94,7 @@ class Ours:
             image_root=folder,
         )
         self.pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
-        self.folder, self.number = folder, count()
+        self.folder = folder
 
     def __call__(self) -> Heads:
         torch.manual_seed(0)
@@ -108,7 +107,7 @@ class Ours:
             TrainingPhase(batches, InfoNCELoss(TEMPERATURE), epochs=1, learning_rate=RATE),
             PreparedBatches(self.pairs, batches.sampler(self.pairs.image_of_caption, seed=0)),
             lambda model: {"recall_sum": 0.0},  # neither side validates
-            checkpoints=self.folder / f"checkpoints-{next(self.number)}",
+            checkpoints=Path(tempfile.mkdtemp(dir=self.folder)),
             options=FitOptions(max_grad_norm=1.0),
         )
         one = partial(torch.ones, dtype=torch.int64)
