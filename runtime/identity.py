@@ -116,11 +116,6 @@ def image_key(component: Component) -> str:
     return _digest(source_hash(component), pinned_versions(packages(component), component.image))
 
 
-def installed_key(component: Component) -> str:
-    """Key of a component on this machine: its sources and the installed versions."""
-    return _digest(source_hash(component), installed_versions(packages(component)))
-
-
 def _digest(*parts: object) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

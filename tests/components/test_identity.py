@@ -118,14 +118,14 @@ def test_distributions_are_those_that_have_the_packages() -> None:
         assert known[name] & set(identity.DISTRIBUTIONS.get(name, (name,))), name
 
 
-def test_an_upgrade_changes_the_key_of_the_stages_that_import_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    def keys() -> dict[str, str]:
-        return {component.name: identity.installed_key(component) for component in pipeline_components()}
+def test_an_upgrade_changes_the_versions_of_the_stages_that_import_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def versions() -> dict[str, dict[str, str]]:
+        return {stage.name: identity.installed_versions(identity.packages(stage)) for stage in pipeline_components()}
 
-    before, version = keys(), importlib.metadata.version
+    before, version = versions(), importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "99.0+cpu" if name == "torch" else version(name))
     assert identity.installed_versions(["torch"])["torch"] == "99.0"
-    changed = {name for name, key in keys().items() if key != before[name]}
+    changed = {name for name, found in versions().items() if found != before[name]}
     assert changed == {stage.name for stage in pipeline_components()} - {"prepare_dataset", "register_model"}
 
 
