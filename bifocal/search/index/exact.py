@@ -11,7 +11,7 @@ Array = NDArray[Any]
 BLOCK = 1024
 """Rows per matrix product: their vectors and scores stay in the cache."""
 QUERIES = 256
-"""Queries per matrix product."""
+"""Queries per matrix product; fewer queries have as many scores at a time, of more rows."""
 CACHED = 512
 """Rows that are converted at a time, so that they stay in the cache."""
 SIGN_AND_VALUE, SCALE = np.int32(0x8FFFE000 - 2**32), np.float32(2.0**112)
@@ -44,19 +44,23 @@ def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, a
 def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
     vectors = mapped(vectors)
     best = _Best(len(queries), kept)
-    converted = np.empty((min(BLOCK, len(vectors)), queries.shape[1]), dtype=np.float32)
-    products = np.empty(len(queries) * len(converted), dtype=np.float32)
-    for start in range(0, len(vectors), BLOCK):
-        block, block_rows = vectors[start : start + BLOCK], np.arange(start, min(start + BLOCK, len(vectors)))
-        if allowed is not None and not (chosen := allowed[start : start + BLOCK]).all():
-            block, block_rows = block[chosen], block_rows[chosen]
-        if not len(block):
+    span = min(BLOCK * (QUERIES // len(queries)), max(len(vectors), 1))
+    converted = np.empty((min(BLOCK, span), queries.shape[1]), dtype=np.float32)
+    products = np.empty(len(queries) * span, dtype=np.float32)
+    for start in range(0, len(vectors), span):
+        rows = np.arange(start, min(start + span, len(vectors)))
+        if allowed is not None:
+            rows = rows[allowed[start : start + span]]
+        if not len(rows):
             continue
-        scores = products[: len(queries) * len(block)].reshape(len(queries), len(block))
-        np.matmul(queries, to_float32(block, converted[: len(block)]).T, out=scores)
+        scores = products[: len(queries) * len(rows)].reshape(len(queries), len(rows))
+        for first in range(0, len(rows), BLOCK):
+            some = rows[first : first + BLOCK]
+            block = vectors[some[0] : some[-1] + 1] if some[-1] - some[0] < len(some) else vectors[some]
+            np.matmul(queries, to_float32(block, converted[: len(some)]).T, out=scores[:, first : first + BLOCK])
         if bias is not None:
-            scores += bias[block_rows].astype(np.float32)
-        best.add(scores, block_rows)
+            scores += bias[rows].astype(np.float32)
+        best.add(scores, rows)
     return best.rows()
 
 
