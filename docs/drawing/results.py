@@ -39,6 +39,7 @@ def result_drawings() -> dict[str, str]:
         "peers": dots("Times as long as Bifocal", ("CPU time",), peers, 4, start=-1, powers=True),
         "engines": dots("A query in two million vectors", ("CPU time, ms",), queries, 24),
         "leaderboard_flickr8k": dots("R@1 on Flickr8k, percent", ("caption", "image"), _recalls(), 40),
+        "differences": dots("Difference in recall sum, with its 95 % interval", ("of 600",), _differences(), 60, -60),
         "few_photographs": dots("Recall sum on the test split, of 600", kinds, sums, 600),
     }
 
@@ -46,12 +47,24 @@ def result_drawings() -> dict[str, str]:
 def _recalls() -> dict[str, list[Dot]]:
     """Return the R@1 of each system on photographs, with the standard deviation over seeds as its interval."""
     rows = {}
-    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k.md").read_text()
-    for line in columns_of(text, ["system", "caption R@1", "image R@1"], ["CCA"]).splitlines()[2:]:
-        name, *cells = line.strip("|").split("|")
+    for name, *cells in _columns("system", "caption R@1", "image R@1"):
         values = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
         rows[name] = [(value[0], value[0] - sum(value[1:]), value[0] + sum(value[1:])) for value in values if value]
     return rows
+
+
+def _differences() -> dict[str, list[Dot]]:
+    """Return the differences of compared systems on photographs."""
+    rows = {}
+    for name, other, cell in _columns("system", "compared with", "difference"):
+        if values := [float(number) for number in re.findall(r"[+-][\d.]+", cell)]:
+            rows[f"{name}, to {other}"] = [(values[0], values[1], values[2])]
+    return rows
+
+
+def _columns(*columns: str) -> list[list[str]]:
+    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k.md").read_text()
+    return [line.strip("|").split("|") for line in columns_of(text, columns).splitlines()[2:]]
 
 
 def dots(
@@ -81,7 +94,7 @@ def dots(
         parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
     steps = int(end - start) if powers else 4
     for tick in (start + part * (end - start) / steps for part in range(steps + 1)):
-        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1
+        color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1, or no difference
         parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="{color}"/>')
         parts.append(
             f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if powers else tick:g}</text>'
