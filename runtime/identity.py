@@ -216,9 +216,8 @@ def _names_module(text: str) -> bool:
 
 
 def _append_meaning(node: ast.AST, words: list[str], names: list[str], deferred: Container[int]) -> None:
-    """Append the syntax tree below ``node`` without docstrings to ``words`` and the names that it imports to ``names``,
-    except those of statements whose ``id`` is in ``deferred``. ``ast.dump`` differs between Pythons.
-    """
+    """Append the code of ``node`` without docstrings to ``words``, and imports that are not ``deferred`` to ``names``."""
+    # Not ast.dump, which differs between Pythons; ``deferred`` has the id of statements.
     words.append(type(node).__name__)
     if type(node) in IMPORTING:
         names += _imported(node)

@@ -51,11 +51,12 @@ def compare(
 def added_megabytes(function: Callable[[], object]) -> float:
     """Return the largest memory of a forked process during a call, less its memory before."""
     source, target = os.pipe()
-    if not os.fork():
+    child = os.fork()
+    if not child:
         try:
             function()  # loads what a first call loads
             ctypes.CDLL(None).malloc_trim(0)
-            Path("/proc/self/clear_refs").write_text("5")  # the largest memory is now that of this moment
+            Path("/proc/self/clear_refs").write_text("5")  # resets the peak
             before = peak_kilobytes()
             function()
             os.write(target, str(peak_kilobytes() - before).encode())
@@ -64,7 +65,7 @@ def added_megabytes(function: Callable[[], object]) -> float:
     os.close(target)
     with os.fdopen(source) as pipe:
         kilobytes = pipe.read()
-    os.wait()
+    os.waitpid(child, 0)
     return 1.024 * int(kilobytes) / 1000
 
 

@@ -3,9 +3,9 @@
     make peers
 
 Vectors of 256 dimensions from clusters like those of image embeddings, on one core. Each index searches with the
-smallest effort whose recall@10 is 95 %. Then single queries are timed. Each index is built once. The index of the
-project is an inverted file of faiss: without items, deletions and updates, it is the floor. Qdrant is its local mode,
-which compares all vectors, as the index of the project does by default for so few.
+smallest effort whose recall@10 is 95 %. Then single queries are timed. Each index is built once. The floor is an
+inverted file of faiss, which the index of the project contains. Qdrant runs in its local mode. It compares all vectors,
+as the index of the project does by default for 20,000.
 """
 
 from collections.abc import Callable, Mapping
