@@ -216,8 +216,8 @@ def _names_module(text: str) -> bool:
 
 
 def _append_meaning(node: ast.AST, words: list[str], names: list[str], deferred: Container[int]) -> None:
-    """Append the code of ``node`` without docstrings to ``words``, and imports that are not ``deferred`` to ``names``."""
-    # Not ast.dump, which differs between Pythons; ``deferred`` has the id of statements.
+    """Append the code of ``node`` without docstrings to ``words``, and its imports to ``names``."""
+    # Not ast.dump, which differs between Pythons. Imports of the statements with an id in ``deferred`` do not count.
     words.append(type(node).__name__)
     if type(node) in IMPORTING:
         names += _imported(node)
