@@ -1,7 +1,7 @@
 """The records of both leaderboards: means over seeds, differences to the first row, gains, and the chosen values."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
@@ -54,24 +54,30 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
     return "\n\n".join(parts) + "\n"
 
 
-def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any]) -> str:
-    """Return the record of photographs."""
+def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any], record: str = "") -> str:
+    """Return the record of photographs; rows without a training keep their lines of ``record``, the earlier text."""
     differs, against = {row.name: row.differs for row in rows}, {row.name: row.against for row in rows}
     systems, changes = (
         {row.name: results[row.name] for row in rows if row.group == group} for group in ("systems", "parts")
     )
     elsewhere = [["system", "features or data", "caption R@1", "image R@1"]]
     elsewhere += [[str(entry[key]) for key in ("system", "features", "caption", "image")] for entry in published]
+    tables = {
+        group: table(results, {name: differs[name] for name in names}, PHOTOGRAPHS, against, record=record)
+        for group, names in (("systems", systems), ("changes", changes))
+    }
+    shown = {name for text in tables.values() for name in _lines(text)}
+    kept = [name for name, tuned in results.items() if name in shown and not tuned.seeds]
     parts = [
         "# Leaderboard on photographs",
-        measured(),
-        table(results, {name: differs[name] for name in systems}, PHOTOGRAPHS, against),
+        measured() + (f" Measured before this day: {', '.join(kept)}." if kept else ""),
+        tables["systems"],
         "## Chosen values",
-        choices(systems),
+        choices({name: tuned for name, tuned in systems.items() if name in shown}, record),
         "## Changes of the baseline",
-        table(results, {name: differs[name] for name in changes}, PHOTOGRAPHS, against),
-        gain_table(results, [QUICK, *(name for name in changes if name != BASELINE)]),
-        *_missing(results),
+        tables["changes"],
+        gain_table(results, [QUICK, *(name for name in changes if name != BASELINE)], record),
+        *_missing({name: tuned for name, tuned in results.items() if name not in shown}),
         "## Published elsewhere",
         _table(elsewhere),
     ]
@@ -84,10 +90,12 @@ def table(
     measures: Sequence[str],
     against: Mapping[str, str],
     floor: Sequence[Sequence[str]] = (),
+    record: str = "",
 ) -> str:
     """Return a Markdown table of the trained systems of ``differs``, and of last lines.
 
-    The difference in recall sum to the row of ``against`` has a 95 % interval over images and seeds.
+    The difference in recall sum to the row of ``against`` has a 95 % interval over images and seeds. A system that is
+    not trained has its line of ``record``.
     """
     images = {
         name: {seed: one["images"] for seed, one in tuned.seeds.items() if "images" in one}
@@ -101,10 +109,10 @@ def table(
             cells = [_measure(list(tuned.values()), measure) for measure in measures]
             rows.append([name, text, str(len(tuned)), *cells, *compared])
     head = ["system", "differs from the paper", "seeds", *measures, "compared with", "difference"]
-    return _table([head, *rows, *floor])
+    return _table([head, *_kept(head, rows, differs, record), *floor])
 
 
-def choices(results: Results) -> str:
+def choices(results: Results, record: str = "") -> str:
     """Return a Markdown table of the chosen factors, and of the validation measures of the recipe and the choice."""
     rows = []
     for name, tuned in results.items():
@@ -114,8 +122,8 @@ def choices(results: Results) -> str:
             best = f"{tuned.validation[chosen]:.1f}" if chosen else "-"
             edges = ", ".join(_words(name) for name in tuned.edges) or "-"
             rows.append([name, *factors, f"{recipe:.1f}", best, str(len(tuned.validation)), edges])
-    names = [_words(one.name) for one in fields(Trial)]
-    return _table([["system", *names, "recipe", "chosen", "trials", "at an edge"], *rows])
+    head = ["system", *(_words(one.name) for one in fields(Trial)), "recipe", "chosen", "trials", "at an edge"]
+    return _table([head, *_kept(head, rows, results, record)])
 
 
 def _words(name: str) -> str:
@@ -128,7 +136,7 @@ def gains(results: Results, name: str) -> list[float]:
     return [row[seed]["recall sum"] - baseline[seed]["recall sum"] for seed in row if seed in baseline]
 
 
-def gain_table(results: Results, names: Sequence[str]) -> str:
+def gain_table(results: Results, names: Sequence[str], record: str = "") -> str:
     """Return a Markdown table of the gains of the parts: mean, standard deviation, smallest and largest."""
     rows = []
     for name in names:
@@ -136,7 +144,25 @@ def gain_table(results: Results, names: Sequence[str]) -> str:
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):+.1f}{spread}"
             rows.append([name, str(len(values)), mean, f"{min(values):+.1f}", f"{max(values):+.1f}"])
-    return _table([["part", "seeds", "gain", "smallest", "largest"], *rows])
+    head = ["part", "seeds", "gain", "smallest", "largest"]
+    return _table([head, *_kept(head, rows, names, record)])
+
+
+def _kept(head: Sequence[str], rows: Iterable[Sequence[str]], names: Iterable[str], record: str) -> list[Sequence[str]]:
+    """Return the row of each name: a new one, else the one in a table of ``record`` with the same head."""
+    tables = [_lines(block) for block in record.split("\n\n")]
+    found: dict[str, Sequence[str]] = {}
+    for lines in tables:
+        if lines.get(head[0]) == list(head):
+            found |= lines
+    found |= {row[0]: row for row in rows}
+    return [found[name] for name in names if name in found]
+
+
+def _lines(table: str) -> dict[str, list[str]]:
+    """Return the cells of each line of a Markdown table by the first cell."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return {cells[0]: cells for cells in lines}
 
 
 def _missing(results: Results) -> list[str]:

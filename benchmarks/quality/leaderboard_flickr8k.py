@@ -6,7 +6,7 @@ Every system of leaderboard_flickr8k.yaml has the same search on images of the t
 choose the epoch and the trial. The best trial is trained with several seeds, and measured on the dev list. Changes of
 the baseline have the values chosen for the quick combination. Writes docs/records/leaderboard_flickr8k.md: then run
 'python -m benchmarks render'. Finished trainings are kept in runs/leaderboard_flickr8k, and none starts after
---minutes: run the command again to continue.
+--minutes: run the command again to continue. A row without a training here keeps its line of the record.
 Each training has one thread, and --jobs run at once. The latency measures one caption, from its words to the scores of
 all images.
 """
@@ -68,7 +68,8 @@ def main() -> None:
         for training in seeds.get(row.name, []):
             if found := measure(training, -math.inf):
                 tuned.chosen, tuned.seeds[training.seed] = training.trial, found
-    text = photographs(rows, results, board["published"])
+    record = options.output.read_text() if options.output.is_file() else ""
+    text = photographs(rows, results, board["published"], record)
     options.output.write_text(text)
     print(text)
     report = Report("quality.leaderboard_flickr8k")

@@ -112,3 +112,27 @@ def test_the_page_holds_trained_rows_and_names_the_others() -> None:
     assert all(row.name in missing for row in ROWS[1:])
     below = text.partition("## Published elsewhere")[2]
     assert all(entry["system"] in below for entry in systems.read_board()["published"])
+
+
+def test_a_row_without_a_training_keeps_its_lines_of_the_record() -> None:
+    measures: dict[str, Any] = dict.fromkeys(pages.PHOTOGRAPHS, 20.0)
+    published = systems.read_board()["published"]
+    first, second, third = (row.name for row in ROWS[:3])
+    before = {row.name: Tuned() for row in ROWS}
+    before[first] = Tuned({Trial(): 19.0}, Trial(), {1: measures})
+    before[second] = Tuned({Trial(): 18.0}, Trial(), {1: measures})
+    record = pages.photographs(ROWS, before, published)
+    now = {row.name: Tuned() for row in ROWS}
+    now[second] = Tuned({Trial(): 30.0}, Trial(), {1: measures | {"recall sum": 31.0}})
+    now[third] = Tuned({Trial(): 32.0})
+    text = pages.photographs(ROWS, now, published, record)
+    assert f"Measured before this day: {first}.\n" in text
+    kept = [line for line in record.splitlines() if line.startswith(f"| {first} |")]
+    assert [line for line in text.splitlines() if line.startswith(f"| {first} |")] == kept
+    changed = [line for line in text.splitlines() if line.startswith(f"| {second} |")]
+    assert len(changed) == len(kept) == 2
+    assert "31.0" in changed[0]
+    assert "30.0" in changed[1]
+    assert f"| {third} |" not in text
+    (missing,) = (line for line in text.splitlines() if line.startswith("Not trained yet"))
+    assert all((row.name in missing) == (row.name not in (first, second)) for row in ROWS[2:])
