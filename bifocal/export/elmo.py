@@ -8,14 +8,13 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from bifocal.export.graphs.parity import BATCHES, LENGTHS, Parity, relative_difference
+from bifocal.export.graphs.parity import Parity, random_sentences, relative_difference
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.text.elmo import Elmo
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.text.vectorizers.elmo_layers import ElmoLayers
 
 GRAPH = "elmo.onnx"
-WORDS = ("a", "dog", "runs", "on", "the", "grass", "t-shirt", "café", "犬")
 
 
 class _Layers(nn.Module):
@@ -44,17 +43,13 @@ def compare_elmo(text: Path, file: Path, seed: int) -> Iterator[Parity]:
     """Compare an exported ELMo with torch on random sentences; differences are relative to the largest value."""
     elmo = _load(text)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    generator = np.random.default_rng(seed)
-    for batch in BATCHES:
-        for length in LENGTHS:
-            sentences = [list(generator.choice(WORDS, generator.integers(1, length + 1))) for _ in range(batch)]
-            sentences[0] = list(generator.choice(WORDS, length))
-            arrays = (tensor.numpy() for tensor in elmo.batch(sentences))
-            (output,) = session.run(None, dict(zip(_shapes(elmo), arrays, strict=True)))
-            expected = np.zeros_like(output)
-            for row, layers in enumerate(elmo.layers(sentences)):
-                expected[row, :, : layers.shape[1]] = layers
-            yield Parity("elmo", batch, length, relative_difference(output, expected))
+    for batch, length, sentences in random_sentences(seed):
+        arrays = (tensor.numpy() for tensor in elmo.batch(sentences))
+        (output,) = session.run(None, dict(zip(_shapes(elmo), arrays, strict=True)))
+        expected = np.zeros_like(output)
+        for row, layers in enumerate(elmo.layers(sentences)):
+            expected[row, :, : layers.shape[1]] = layers
+        yield Parity("elmo", batch, length, relative_difference(output, expected))
 
 
 def _load(text: Path) -> Elmo:

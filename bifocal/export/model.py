@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.export.backbone import export_images
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
-from bifocal.export.encoders import branches, export_encoder
+from bifocal.export.encoders import Branch, branches, export_encoder
 from bifocal.export.graphs.parity import Parity, compare_encoder
+from bifocal.export.graphs.write import PROCESSES
 from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.pointing import export_head
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
@@ -56,14 +58,18 @@ def export_model(
 
 
 def _export_encoders(embedding: Path, text: Path, folder: Path, seed: int, localizer: Any | None) -> Iterator[Parity]:
-    for branch in track(branches(load_model(embedding)), "export and compare"):
+    def export(branch: Branch) -> Iterator[Parity]:
         file = folder / f"{branch}.onnx"
         if branch == "text_encoder" and has_network(text):
             export_text_encoder(embedding, text, file)
-            yield from compare_text_encoder(embedding, text, file, seed)
-        else:
-            export_encoder(embedding, branch, file, localizer)
-            yield from compare_encoder(embedding, branch, file, seed, localizer)
+            return compare_text_encoder(embedding, text, file, seed)
+        export_encoder(embedding, branch, file, localizer)
+        return compare_encoder(embedding, branch, file, seed, localizer)
+
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        exports = [threads.submit(export, branch) for branch in branches(load_model(embedding))]
+        for done in track(exports, "export and compare"):
+            yield from done.result()
 
 
 def _export_vectorizer(text: Path, folder: Path, seed: int) -> Iterator[Parity]:

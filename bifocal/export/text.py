@@ -1,178 +1,160 @@
-"""Export of text encoders behind a pretrained transformer: one ONNX graph from the ids of subwords to embeddings."""
+"""Export of text encoders behind pretrained networks: one ONNX graph from the ids of subwords to embeddings."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+import onnx
 import torch
+from onnx import TensorProto, helper
+from onnx.compose import add_prefix
 from torch import Tensor, nn
 
-from bifocal.export.encoders import Encoder, output_names
-from bifocal.export.graphs.parity import Parity, compare_graph
+from bifocal.export.cached import export_once, file_digest
+from bifocal.export.encoders import Encoder, export_encoder
+from bifocal.export.graphs.parity import Parity, random_sentences, relative_difference
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.models import load_model
-from bifocal.text import TextBatch
+from bifocal.onnx.pointing.similarity import SENTENCES
+from bifocal.onnx.sessions import open_session, run_graph
+from bifocal.onnx.text.sentences import open_readers
 from bifocal.text.transformer.clip_bpe import tower_tokenizer
+from bifocal.text.transformer.folder import TransformerFolder
+from bifocal.text.transformer.network import SentenceTower
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 from bifocal.text.vectorizers.combined import Concatenated
 from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.transformers import SentenceVectors, TransformerTokens
 
-
-class _TextFront(nn.Module, ABC):
-    """Values and lengths of a text encoder, from the arrays of ``bifocal.onnx.text.sentences.SentenceReader``."""
-
-    shapes: dict[str, Shape]
-
-    @abstractmethod
-    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return random inputs."""
+IDS: dict[str, Shape] = {"values": ("batch", "time"), "lengths": ("batch",)}
 
 
-class _Network(_TextFront):
-    """Output of a network over subwords: values, or values and lengths, from ids (B, T) and lengths (B,)."""
+class _Tower(nn.Module):
+    """Vectors of a contrastive model's text tower, from ids that are padded to one length."""
 
-    def __init__(self, network: nn.Module, ids: int, special: int) -> None:
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.network, self.ids, self.special = network, ids, special
-        self.shapes = {"values": ("batch", "time"), "lengths": ("batch",)}
+        self.network = network
 
-    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        lengths = torch.randint(1, length + 1, (batch,), generator=generator)
-        lengths[0] = length
-        lengths, longest = lengths + self.special, length + self.special
-        ids = torch.randint(1, self.ids, (batch, longest), generator=generator)
-        return ids * (torch.arange(longest) < lengths[:, None]), lengths
-
-    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        outputs: Tensor | tuple[Tensor, Tensor] = self.network(values, lengths)
-        return (outputs, lengths) if isinstance(outputs, Tensor) else outputs
-
-
-class ClipTower(_TextFront):
-    """Vectors of a contrastive model's text tower; ids are padded to one length, and a sentence ends with ``end``."""
-
-    def __init__(self, network: nn.Module, length: int, end: int, ids: int = 0, padding: int = 0) -> None:
-        super().__init__()
-        self.network, self.length, self.end = network, length, end
-        self.ids, self.padding = ids or end, padding
-        self.shapes = {"values": ("batch", length), "lengths": ("batch",)}
-
-    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        longest = min(length + 1, self.length)
-        lengths = torch.randint(1, longest + 1, (batch,), generator=generator)
-        ids = torch.randint(1, self.ids, (batch, self.length), generator=generator)
-        position = torch.arange(self.length)
-        ids = torch.where(position == lengths[:, None] - 1, self.end, ids)
-        return torch.where(position < lengths[:, None], ids, self.padding), lengths
-
-    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        network = cast(Any, self.network)
-        return network.encode_text(values), lengths
-
-
-class _Vectors(_TextFront):
-    """Vectors that need no network."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.shapes = {"values": ("batch", dim), "lengths": ("batch",)}
-        self.dim = dim
-
-    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        return torch.rand(batch, self.dim, generator=generator), torch.ones(batch, dtype=torch.int64)
-
-    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return values, lengths
-
-
-class _Concatenation(_TextFront):
-    """Vectors of several fronts; the inputs of each but the first have its number behind their names."""
-
-    def __init__(self, fronts: Sequence[_TextFront]) -> None:
-        super().__init__()
-        self.fronts = nn.ModuleList(fronts)
-        self.shapes = {
-            name if number == 0 else f"{name}_{number}": tuple(f"{d}_{number}" if d == "time" else d for d in shape)
-            for number, front in enumerate(fronts)
-            for name, shape in front.shapes.items()
-        }
-
-    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        fronts = cast(list[_TextFront], list(self.fronts))
-        return tuple(array for front in fronts for array in front.example(batch, length, generator))
-
-    def forward(self, *arrays: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = zip(self.fronts, arrays[::2], arrays[1::2], strict=True)
-        return torch.cat([front(values, lengths)[0] for front, values, lengths in pairs], dim=1), arrays[1]
-
-
-class _TextEncoder(nn.Module):
-    def __init__(self, front: _TextFront, model: Encoder) -> None:
-        super().__init__()
-        self.front, self.model = front, model
-
-    def forward(self, *arrays: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        return self.model.embed_captions(TextBatch(*self.front(*arrays)))
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        vectors: Tensor = cast(Any, self.network).encode_text(values)
+        return vectors
 
 
 def has_network(text: Path) -> bool:
     """Return whether the graph of the text encoder must contain networks, or join the vectors, of a vectorizer."""
-    return _front(load_vectorizer(text).vectorizer) is not None
+    vectorizer = load_vectorizer(text).vectorizer
+    return isinstance(vectorizer, Concatenated | SentenceVectors) or _network(vectorizer) is not None
 
 
 def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
     """Write the text encoder with its vectorizer's network: ``values`` (batch, time) int64 subwords and ``lengths``
     (batch,), or with ``Concatenated`` also ``values_1`` (batch, K) float32 and so on.
     """
-    run_in_fresh_process(_export, model_directory, text, file)
-    check_shapes(file, _load(model_directory, text).front.shapes)
+    export_encoder(model_directory, "text_encoder", file)
+    fronts: list[onnx.ModelProto | int] = []
+    with TemporaryDirectory() as folder:
+        for number, part in enumerate(_parts(load_vectorizer(text).vectorizer)):
+            graph = Path(folder) / str(number) / "graph.onnx"
+            graph.parent.mkdir()
+            if isinstance(part, SentenceVectors):
+                graph = export_sentences(part.folder, graph.parent)
+            elif _network(part) is not None:
+                run_in_fresh_process(_export, text, number, graph)
+            fronts.append(onnx.load(graph) if graph.exists() else part.format.dim)
+        is_large = any(Path(folder).glob("*/*.data"))  # above the 2 GB of a file
+    model = _joined(fronts, onnx.load(file))
+    onnx.save(model, file, save_as_external_data=is_large, location=f"{file.name}.data")
+
+
+def export_sentences(encoder: TransformerFolder, folder: Path) -> Path:
+    """Write ``sentences.onnx`` of an encoder, from ``ids`` and ``lengths`` to vectors; the user's cache keeps it."""
+    weights = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
+    layers = [layer and layer.activation for layer in encoder.layers]
+    export_once([encoder.config, encoder.poolings, layers, *weights], folder / SENTENCES, _export_sentences, encoder)
+    return folder / SENTENCES
 
 
 def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: int) -> Iterator[Parity]:
-    """Compare an exported graph with torch on random subwords of several batch sizes and lengths."""
-    module = _load(model_directory, text)
-    generator = torch.Generator().manual_seed(seed)
+    """Compare an exported graph with vectorizer and model in torch on random sentences, as services read them."""
+    model, vectorizer = cast(Encoder, load_model(model_directory)).eval(), load_vectorizer(text)
+    readers, session = open_readers(text), open_session(file)
+    for batch, length, words in random_sentences(seed):
+        sentences = [" ".join(sentence) for sentence in words]
+        outputs = run_graph(session, [array for reader in readers for array in reader.batch(sentences)])
+        with torch.inference_mode():
+            values = model.embed_captions(vectorizer.vectorize(sentences))
+        pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
+        yield Parity("text_encoder", batch, length, max(relative_difference(o, v.numpy(), 1.0) for o, v in pairs))
 
-    def example(batch: int, length: int) -> tuple[Tensor, ...]:
-        return module.front.example(batch, length, generator)
 
-    return compare_graph("text_encoder", file, module, example, min_scale=1.0)
+def _parts(vectorizer: Vectorizer) -> Sequence[Vectorizer]:
+    return vectorizer.fitted_parts if isinstance(vectorizer, Concatenated) else [vectorizer]
 
 
-def _front(vectorizer: Vectorizer) -> _TextFront | None:
-    if isinstance(vectorizer, SentenceVectors | TransformerTokens):
-        network = vectorizer.tower if isinstance(vectorizer, SentenceVectors) else vectorizer.states
+def _network(vectorizer: Vectorizer) -> tuple[nn.Module, dict[str, Shape], tuple[Tensor, Tensor]] | None:
+    """Return the network of a vectorizer, its inputs and an example of them; None without a network."""
+    if isinstance(vectorizer, TransformerTokens):
         special = sum(len(ids) for ids in vectorizer.tokenizer.special_ids())
-        return _Network(network.cpu(), len(vectorizer.tokenizer), special)
-    if isinstance(vectorizer, OpenClipText):
-        backbone = vectorizer.backbone
-        tokenizer = tower_tokenizer(backbone.tokenizer, backbone.context_length)
-        if tokenizer is None:
-            return None
-        padding = (tokenizer.padding or {"pad_id": 0})["pad_id"]
-        tokenizer.no_padding()
-        # CLIP's tower ends at the largest id.
-        ids, end = tokenizer.get_vocab_size() - 1, tokenizer.encode("a").ids[-1]
-        return ClipTower(backbone.network.cpu(), backbone.context_length, end, ids, padding)
-    if isinstance(vectorizer, Concatenated):
-        fronts = [_front(part) for part in vectorizer.fitted_parts]
-        return _Concatenation(
-            [_Vectors(p.format.dim) if f is None else f for p, f in zip(vectorizer.fitted_parts, fronts, strict=True)]
-        )
-    return None
+        ids, lengths = torch.ones(3, 4 + special, dtype=torch.int64), torch.tensor([4, 2, 3]) + special
+        return vectorizer.states.cpu(), IDS, (ids, lengths)
+    if not isinstance(vectorizer, OpenClipText):
+        return None
+    backbone = vectorizer.backbone
+    if tower_tokenizer(backbone.tokenizer, backbone.context_length) is None:
+        return None
+    example = torch.ones(3, backbone.context_length, dtype=torch.int64), torch.tensor([4, 2, 3])
+    shapes: dict[str, Shape] = {"values": ("batch", backbone.context_length), "lengths": ("batch",)}
+    return _Tower(backbone.network.cpu()), shapes, example
 
 
-def _load(model_directory: Path, text: Path) -> _TextEncoder:
-    vectorizer = load_vectorizer(text).vectorizer
-    front = _front(vectorizer)
-    if front is None:
-        raise ValueError(f"{text} was written by {type(vectorizer).__name__}, which has no network to export")
-    return _TextEncoder(front, cast(Encoder, load_model(model_directory))).eval()
+def _export(text: Path, number: int, file: Path) -> None:
+    found = _network(_parts(load_vectorizer(text).vectorizer)[number])
+    assert found is not None
+    network, shapes, example = found
+    outputs = ["vectors"] if isinstance(network, _Tower) else ["states", "words"]
+    write_graph(network.eval(), example, shapes, outputs, file)
+    check_shapes(file, shapes)
 
 
-def _export(model_directory: Path, text: Path, file: Path) -> None:
-    module = _load(model_directory, text)
-    example = module.front.example(3, 4, torch.Generator().manual_seed(0))
-    write_graph(module, example, module.front.shapes, output_names(module.model, "text_encoder"), file)
+def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
+    example = torch.ones(3, 4, dtype=torch.int64), torch.tensor([4, 2, 3])
+    shapes: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
+    write_graph(SentenceTower.load(encoder), example, shapes, ["vectors"], file)
+    check_shapes(file, shapes)
+
+
+def _joined(fronts: Sequence[onnx.ModelProto | int], model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the graph of ``model`` behind graphs of networks and inputs of K numbers, one after the other."""
+    nodes, inputs, vectors, lengths = list[Any](), list[Any](), list[str](), "lengths"
+    for number, front in enumerate(fronts):
+        names = [f"{name}_{number}" if number else name for name in (*IDS, "time")]
+        if isinstance(front, int):
+            inputs.append(helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["batch", front]))
+            inputs.append(helper.make_tensor_value_info(names[1], TensorProto.INT64, ["batch"]))
+            vectors.append(names[0])
+            continue
+        part = add_prefix(front, f"{number}/").graph
+        renamed = {value.name: name for value, name in zip(part.input, names, strict=False)}
+        for node in part.node:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+        for value in part.input:
+            value.name = renamed[value.name]
+        time = part.input[0].type.tensor_type.shape.dim[1]
+        time.dim_param = names[2] if time.dim_param else ""
+        nodes, inputs = [*nodes, *part.node], [*inputs, *part.input]
+        vectors.append(part.output[0].name)
+        lengths = part.output[1].name if len(part.output) > 1 else lengths
+        model.graph.initializer.extend(part.initializer)
+    if len(vectors) > 1:
+        nodes.append(helper.make_node("Concat", vectors, ["joined/vectors"], axis=1))
+        vectors = ["joined/vectors"]
+    replaced = {"values": vectors[0], "lengths": lengths}
+    for node in model.graph.node:
+        node.input[:] = [replaced.get(name, name) for name in node.input]
+    nodes += model.graph.node
+    del model.graph.node[:], model.graph.input[:]
+    model.graph.node.extend(nodes)
+    model.graph.input.extend(inputs)
+    return model

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from bifocal.export.encoders import Branch, branch_module, example_inputs
 from bifocal.models import GroundingModel, load_model
 
 BATCHES, LENGTHS = (1, 2, 5), (1, 3, 20)
+WORDS = ("a", "dog", "runs", "on", "the", "grass", "t-shirt", "café", "犬")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,14 @@ def compare_graph(
             pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
             differences = [relative_difference(output, value.numpy(), min_scale) for output, value in pairs]
             yield Parity(branch, batch, length, max(differences))
+
+
+def random_sentences(seed: int) -> Iterator[tuple[int, int, list[list[str]]]]:
+    """Yield several batch sizes, lengths, and sentences of up to this length, the first of just this length."""
+    generator = np.random.default_rng(seed)
+    for batch, length in product(BATCHES, LENGTHS):
+        lengths = [length, *generator.integers(1, length + 1, size=batch - 1)]
+        yield batch, length, [list(generator.choice(WORDS, count)) for count in lengths]
 
 
 def check_parity(parities: Sequence[Parity], folder: Path, tolerance: float) -> float:

@@ -32,6 +32,8 @@ PRELOAD = [
 LIBRARIES, ROOM = ("open_clip", "timm", "transformers"), __name__.removesuffix(".graphs.write")
 """Further modules for the process server, if this process has imported them: libraries, and all of the room."""
 FROZEN = "bifocal.export.graphs.frozen"
+PROCESSES = 2
+"""Exports at a time: each process has a copy of torch, 700 MB."""
 
 
 def write_graph(

@@ -1,9 +1,12 @@
 """Export of a classifier's pointing head: graphs of class logits and of phrases, and class vectors."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,8 @@ from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs.parity import Parity, relative_difference
 from bifocal.export.graphs.quantization import quantize_graph
-from bifocal.export.graphs.write import Shape, check_shapes, write_graph
+from bifocal.export.graphs.write import PROCESSES, write_graph
+from bifocal.export.text import export_sentences
 from bifocal.localization.heads import ClassMixture
 from bifocal.onnx.pointing.head import DESCRIPTION, GRAPH
 from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
@@ -32,8 +36,6 @@ SHAPE = ("batch", 3, "height", "width")
 TRACED, COMPARED = 128, ((64, 96), (160, 128))
 """Side of the traced image, and sides of the compared images, pixels."""
 BATCH = 64
-PROCESSES = 2
-"""Exports at a time: each process has a copy of torch, 700 MB."""
 
 
 class ClassLogits(nn.Module):
@@ -65,7 +67,7 @@ def export_class_head(
     module = load_class_logits(description, weights, head)
     folder.mkdir(parents=True, exist_ok=True)
     key = [dict(description), file_digest(weights), None if head.classes is None else file_digest(Path(head.classes))]
-    exports: list[tuple[Any, ...]] = [(key, folder / GRAPH, _export_logits, description, weights, head)]
+    exports = [partial(export_once, key, folder / GRAPH, _export_logits, description, weights, head)]
     encoder = head.sentence_encoder()
     texts = {
         "names": [[*names, *classes.shown_with.get(number, ())] for number, names in enumerate(classes.names)],
@@ -73,11 +75,12 @@ def export_class_head(
     }
     if encoder is not None:
         files = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
-        exports.append(([*files, texts], folder / VECTORS, _write_vectors, encoder, classes, texts["names"]))
-        exports.append((files, folder / SENTENCES, _export_sentences, encoder))
+        key = [*files, texts]
+        exports.append(partial(export_once, key, folder / VECTORS, _write_vectors, encoder, classes, texts["names"]))
+        exports.append(partial(_quantize_sentences, encoder, folder / SENTENCES))
         encoder.tokenizer().save(folder / TOKENIZER)
     with ThreadPoolExecutor(PROCESSES) as threads:
-        list(threads.map(lambda export: export_once(*export), exports))
+        list(threads.map(lambda export: export(), exports))
     (folder / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
     values = {**head.values(), "interpolation": description["preprocessing"]["interpolation"]}
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
@@ -127,12 +130,14 @@ def _export_logits(description: Mapping[str, Any], weights: Path, head: ClassMix
     onnx.save(model, file)
 
 
-def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
-    tower = SentenceTower.load(encoder)
-    ids, lengths = torch.ones(3, 4, dtype=torch.int64), torch.tensor([4, 2, 3])
-    shapes: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
-    write_graph(tower, [ids, lengths], shapes, ["vectors"], file)
-    check_shapes(file, shapes)
+def _quantize_sentences(encoder: TransformerFolder, file: Path) -> None:
+    with TemporaryDirectory() as folder:
+        plain = export_sentences(encoder, Path(folder))
+        export_once([file_digest(plain)], file, _quantize, plain)
+
+
+def _quantize(plain: Path, file: Path) -> None:
+    shutil.copyfile(plain, file)
     quantize_graph(file)
 
 

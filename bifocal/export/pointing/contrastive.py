@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_into, read_safetensors
 from bifocal.export.cached import export_once, file_digest
-from bifocal.export.graphs.parity import Parity, compare_graph
+from bifocal.export.graphs.parity import Parity, compare_graph, random_sentences
 from bifocal.export.graphs.write import Shape, check_shapes, write_graph
-from bifocal.export.text import ClipTower
 from bifocal.localization.heads import MaskCLIP
 from bifocal.onnx.pointing.head import DESCRIPTION
 from bifocal.onnx.pointing.pointer import PATCHES, PHRASES
@@ -102,13 +101,13 @@ def _export_phrases(description: Mapping[str, Any], weights: Path, head: MaskCLI
 
 def _compare(backbone: OpenClipBackbone, head: MaskCLIP, folder: Path, seed: int) -> Iterator[Parity]:
     generator, size = torch.Generator().manual_seed(seed), backbone.size
-    tower = ClipTower(backbone.network, backbone.context_length, backbone.tokenizer.eot_token_id)
+    sentences = {(batch, length): words for batch, length, words in random_sentences(seed)}
 
     def images(batch: int, _: int) -> tuple[Tensor]:
         return (torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),)
 
     def ids(batch: int, length: int) -> tuple[Tensor]:
-        return (tower.example(batch, length, generator)[0],)
+        return (backbone.tokenizer([" ".join(words) for words in sentences[batch, length]]).long(),)
 
     patches, phrases = Patches(backbone, head).eval(), PhraseTower(backbone).eval()
     yield from compare_graph("patches", folder / PATCHES, patches, images, lengths=(1,), min_scale=1.0)

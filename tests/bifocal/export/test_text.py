@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.export.encoders import export_encoder
 from bifocal.export.formats.immich import export_immich
 from bifocal.export.graphs.parity import compare_encoder
-from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
+from bifocal.export.text import compare_text_encoder, export_sentences, export_text_encoder, has_network
 from bifocal.models import build_model, save_model
 from bifocal.onnx.encoders import Embedder, ImageGraph
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.text import TextStore
+from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
 from tests.bifocal.contrastive import write_multilingual
@@ -44,7 +46,7 @@ CLIP = {
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
     "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 2},
 }
-CASES = ("states", "subwords", "clip", "multilingual", "vectors")
+CASES = ("states", "subwords", "clip", "multilingual", "sentences", "vectors")
 ABSENT = ("torch", "transformers", "open_clip", "sklearn", "scipy")
 """Packages that a server need not have."""
 
@@ -67,6 +69,7 @@ def vectorizer_and_encoder(case: str, tiny: Path) -> tuple[dict[str, Any], Any]:
         "subwords": ({"name": "Subwords", "path": tiny}, ADAPTED),
         "clip": ({"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP}, "ResidualHead"),
         "multilingual": ({"name": "OpenClipText", "tag": None}, "ResidualHead"),
+        "sentences": (vectors[1], "LinearEncoder"),
         "vectors": ({"name": "Concatenated", "vectorizers": vectors}, "LinearEncoder"),
     }
     return cases[case]
@@ -148,3 +151,22 @@ def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
         Image.fromarray(pixels).save(buffer, "PNG")
         images.append(buffer.getvalue())
     np.testing.assert_array_equal(exported.embed_images(images), own.encode_images(images))
+
+
+def test_a_sentence_encoder_is_exported_once_with_each_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = write_tiny_transformer(CAPTIONS, dim=8, folder=tmp_path / "tiny")
+    encoder = TransformerFolder.read(folder)
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    for each in (first, second, third):
+        each.mkdir()
+    graph = export_sentences(encoder, first)
+    encoder.copy(tmp_path / "copy")
+    with monkeypatch.context() as patch:
+        patch.setattr("bifocal.export.cached.run_in_fresh_process", None)  # an export would call it
+        again = export_sentences(TransformerFolder.read(tmp_path / "copy"), second)
+    assert again.read_bytes() == graph.read_bytes()
+    other = export_sentences(replace(encoder, poolings=("max_tokens",)), third)
+    ids, lengths = np.array([[2, 4, 5, 3]]), np.array([4])
+    (mean,), (largest,) = (run_graph(open_session(file), (ids, lengths)) for file in (graph, other))
+    assert np.abs(mean - largest).max() > 0.1
