@@ -8,7 +8,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("bifocal", "runtime", "components", "pipelines")
-BUDGET = 59_986
+BUDGET = 59_978
 """Largest number of lines. A change that adds lines deletes as many; only an issue raises the budget."""
 WORDS = 45_000
 """Largest number of words of all Markdown files but ``docs/records/``."""

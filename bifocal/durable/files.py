@@ -98,5 +98,5 @@ def delete(path: Path) -> None:
 
 
 def cache_folder(name: str = "graphs") -> Path:
-    """Return the folder ``name`` below the user's cache, which keeps exported graphs; it may not exist."""
+    """Return the folder ``name`` below the user's cache, which keeps computed files; it may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / name

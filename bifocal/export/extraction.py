@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
-from bifocal.export.cached import export_once, file_digest
-from bifocal.export.graphs.write import write_graph
+from bifocal.durable.cached import file_digest, write_cached
+from bifocal.export.graphs.write import run_in_fresh_process, write_graph
 from bifocal.features.base import FeatureSource, GridExtractor
 from bifocal.features.extraction import NetworkFeatures
 from bifocal.onnx.sessions import open_session, run_graph
@@ -70,7 +70,8 @@ def extractor_of(metadata: Mapping[str, Any], weights: Path) -> GridExtractor | 
 def write_backbone(metadata: Mapping[str, Any], weights: Path, folder: Path) -> None:
     """Write ``backbone.onnx`` of a store's metadata and a file of weights."""
     extractor = {name: metadata[name] for name in ("extractor", "arguments", "preprocessing")}
-    export_once([*extractor.values(), file_digest(weights)], folder / GRAPH, _write, extractor, weights)
+    key = [*extractor.values(), file_digest(weights)]
+    write_cached(key, folder / GRAPH, run_in_fresh_process, _write, extractor, weights)
     (pixels,) = onnx.load(folder / GRAPH, load_external_data=False).graph.input
     batch = pixels.type.tensor_type.shape.dim[0]
     if not batch.dim_param:

@@ -11,10 +11,11 @@ from onnx import TensorProto, helper
 from onnx.compose import add_prefix
 from torch import Tensor, nn
 
-from bifocal.export.cached import export_once, file_digest
+from bifocal.durable.cached import write_cached
 from bifocal.export.encoders import Encoder, export_encoder
 from bifocal.export.graphs.parity import Parity, random_sentences, relative_difference
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
+from bifocal.export.pointing.contrastive import PhraseTower
 from bifocal.models import load_model
 from bifocal.onnx.pointing.similarity import SENTENCES
 from bifocal.onnx.sessions import open_session, run_graph
@@ -27,19 +28,7 @@ from bifocal.text.vectorizers.combined import Concatenated
 from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.transformers import SentenceVectors, TransformerTokens
 
-IDS: dict[str, Shape] = {"values": ("batch", "time"), "lengths": ("batch",)}
-
-
-class _Tower(nn.Module):
-    """Vectors of a contrastive model's text tower, from ids that are padded to one length."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        vectors: Tensor = cast(Any, self.network).encode_text(values)
-        return vectors
+IDS: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
 
 
 def has_network(text: Path) -> bool:
@@ -70,10 +59,9 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
 
 def export_sentences(encoder: TransformerFolder, folder: Path) -> Path:
     """Write ``sentences.onnx`` of an encoder, from ``ids`` and ``lengths`` to vectors; the user's cache keeps it."""
-    weights = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
-    layers = [layer and layer.activation for layer in encoder.layers]
-    export_once([encoder.config, encoder.poolings, layers, *weights], folder / SENTENCES, _export_sentences, encoder)
-    return folder / SENTENCES
+    file = folder / SENTENCES
+    write_cached([encoder.identity()], file, run_in_fresh_process, _export_sentences, encoder)
+    return file
 
 
 def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: int) -> Iterator[Parity]:
@@ -93,7 +81,7 @@ def _parts(vectorizer: Vectorizer) -> Sequence[Vectorizer]:
     return vectorizer.fitted_parts if isinstance(vectorizer, Concatenated) else [vectorizer]
 
 
-def _network(vectorizer: Vectorizer) -> tuple[nn.Module, dict[str, Shape], tuple[Tensor, Tensor]] | None:
+def _network(vectorizer: Vectorizer) -> tuple[nn.Module, dict[str, Shape], tuple[Tensor, ...]] | None:
     """Return the network of a vectorizer, its inputs and an example of them; None without a network."""
     if isinstance(vectorizer, TransformerTokens):
         special = sum(len(ids) for ids in vectorizer.tokenizer.special_ids())
@@ -104,46 +92,44 @@ def _network(vectorizer: Vectorizer) -> tuple[nn.Module, dict[str, Shape], tuple
     backbone = vectorizer.backbone
     if tower_tokenizer(backbone.tokenizer, backbone.context_length) is None:
         return None
-    example = torch.ones(3, backbone.context_length, dtype=torch.int64), torch.tensor([4, 2, 3])
-    shapes: dict[str, Shape] = {"values": ("batch", backbone.context_length), "lengths": ("batch",)}
-    return _Tower(backbone.network.cpu()), shapes, example
+    example = torch.ones(3, backbone.context_length, dtype=torch.int64)
+    return PhraseTower(backbone), {"ids": ("batch", backbone.context_length)}, (example,)
 
 
 def _export(text: Path, number: int, file: Path) -> None:
     found = _network(_parts(load_vectorizer(text).vectorizer)[number])
     assert found is not None
     network, shapes, example = found
-    outputs = ["vectors"] if isinstance(network, _Tower) else ["states", "words"]
+    outputs = ["vectors"] if isinstance(network, PhraseTower) else ["states", "words"]
     write_graph(network.eval(), example, shapes, outputs, file)
     check_shapes(file, shapes)
 
 
 def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
     example = torch.ones(3, 4, dtype=torch.int64), torch.tensor([4, 2, 3])
-    shapes: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
-    write_graph(SentenceTower.load(encoder), example, shapes, ["vectors"], file)
-    check_shapes(file, shapes)
+    write_graph(SentenceTower.load(encoder), example, IDS, ["vectors"], file)
+    check_shapes(file, IDS)
 
 
 def _joined(fronts: Sequence[onnx.ModelProto | int], model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the graph of ``model`` behind graphs of networks and inputs of K numbers, one after the other."""
     nodes, inputs, vectors, lengths = list[Any](), list[Any](), list[str](), "lengths"
     for number, front in enumerate(fronts):
-        names = [f"{name}_{number}" if number else name for name in (*IDS, "time")]
+        names = [f"{name}_{number}" if number else name for name in ("values", "lengths", "time")]
+        counts = helper.make_tensor_value_info(names[1], TensorProto.INT64, ["batch"])
         if isinstance(front, int):
-            inputs.append(helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["batch", front]))
-            inputs.append(helper.make_tensor_value_info(names[1], TensorProto.INT64, ["batch"]))
+            inputs += [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["batch", front]), counts]
             vectors.append(names[0])
             continue
         part = add_prefix(front, f"{number}/").graph
         renamed = {value.name: name for value, name in zip(part.input, names, strict=False)}
         for node in part.node:
             node.input[:] = [renamed.get(name, name) for name in node.input]
-        for value in part.input:
-            value.name = renamed[value.name]
-        time = part.input[0].type.tensor_type.shape.dim[1]
-        time.dim_param = names[2] if time.dim_param else ""
-        nodes, inputs = [*nodes, *part.node], [*inputs, *part.input]
+        (values, *_), time = part.input, part.input[0].type.tensor_type.shape.dim[1]
+        values.name = names[0]
+        if time.dim_param:
+            time.dim_param = names[2]
+        nodes, inputs = [*nodes, *part.node], [*inputs, values, counts]
         vectors.append(part.output[0].name)
         lengths = part.output[1].name if len(part.output) > 1 else lengths
         model.graph.initializer.extend(part.initializer)

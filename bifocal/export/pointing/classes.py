@@ -1,41 +1,37 @@
 """Export of a classifier's pointing head: graphs of class logits and of phrases, and class vectors."""
 
 import json
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from bifocal.backbones.classes import Classes
 from bifocal.backbones.state import load_weights_file
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
-from bifocal.export.cached import export_once, file_digest
+from bifocal.durable.cached import file_digest, write_cached
 from bifocal.export.graphs.parity import Parity, relative_difference
 from bifocal.export.graphs.quantization import quantize_graph
-from bifocal.export.graphs.write import PROCESSES, write_graph
+from bifocal.export.graphs.write import PROCESSES, run_in_fresh_process, write_graph
 from bifocal.export.text import export_sentences
 from bifocal.localization.heads import ClassMixture
 from bifocal.onnx.pointing.head import DESCRIPTION, GRAPH
-from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
+from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.text.transformer.folder import TransformerFolder
-from bifocal.text.transformer.network import SentenceTower
+from bifocal.text.transformer.network import sentence_vectors
 
 SHAPE = ("batch", 3, "height", "width")
 TRACED, COMPARED = 128, ((64, 96), (160, 128))
 """Side of the traced image, and sides of the compared images, pixels."""
-BATCH = 64
 
 
 class ClassLogits(nn.Module):
@@ -67,17 +63,17 @@ def export_class_head(
     module = load_class_logits(description, weights, head)
     folder.mkdir(parents=True, exist_ok=True)
     key = [dict(description), file_digest(weights), None if head.classes is None else file_digest(Path(head.classes))]
-    exports = [partial(export_once, key, folder / GRAPH, _export_logits, description, weights, head)]
+    graph, logits = folder / GRAPH, (_export_logits, description, weights, head)
+    exports = [partial(write_cached, key, graph, run_in_fresh_process, *logits)]
     encoder = head.sentence_encoder()
     texts = {
         "names": [[*names, *classes.shown_with.get(number, ())] for number, names in enumerate(classes.names)],
         "definitions": list(classes.definitions),
     }
     if encoder is not None:
-        files = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
-        key = [*files, texts]
-        exports.append(partial(export_once, key, folder / VECTORS, _write_vectors, encoder, classes, texts["names"]))
-        exports.append(partial(_quantize_sentences, encoder, folder / SENTENCES))
+        exports.append(partial(_write_vectors, encoder, classes, folder / VECTORS))
+        key = [encoder.identity(), "int8"]
+        exports.append(partial(write_cached, key, folder / SENTENCES, _write_sentences, encoder))
         encoder.tokenizer().save(folder / TOKENIZER)
     with ThreadPoolExecutor(PROCESSES) as threads:
         list(threads.map(lambda export: export(), exports))
@@ -130,34 +126,21 @@ def _export_logits(description: Mapping[str, Any], weights: Path, head: ClassMix
     onnx.save(model, file)
 
 
-def _quantize_sentences(encoder: TransformerFolder, file: Path) -> None:
-    with TemporaryDirectory() as folder:
-        plain = export_sentences(encoder, Path(folder))
-        export_once([file_digest(plain)], file, _quantize, plain)
-
-
-def _quantize(plain: Path, file: Path) -> None:
-    shutil.copyfile(plain, file)
+def _write_sentences(encoder: TransformerFolder, file: Path) -> None:
+    export_sentences(encoder, file.parent)
     quantize_graph(file)
 
 
-def _write_vectors(encoder: TransformerFolder, classes: Classes, texts: Sequence[Sequence[str]], file: Path) -> None:
+def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> None:
     """Write the vectors of the texts of each class, whether they name it, the class's number, and the definitions."""
-    tower, tokenizer = SentenceTower.load(encoder), encoder.tokenizer()
-
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # little padding
-        batches = [order[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-        with torch.inference_mode():
-            inputs = (map(torch.from_numpy, tokenizer.batch([texts[row] for row in rows])) for rows in batches)
-            vectors = torch.cat([tower(*arrays) for arrays in inputs])
-        return unit(vectors.numpy()[np.argsort(order)])
-
-    synonyms = [text for of_class in texts for text in of_class]
-    numbers = [number for number, of_class in enumerate(texts) for _ in of_class]
-    named = [row < len(classes.names[number]) for number, of_class in enumerate(texts) for row in range(len(of_class))]
-    vectors = {"synonyms": embed(synonyms), "definitions": embed(classes.definitions)}
-    save_file({**vectors, "classes": np.array(numbers, np.int32), "named": np.array(named)}, file)
+    names = [(number, name) for number, names in enumerate(classes.names) for name in names]
+    shown = [(number, word) for number, words in classes.shown_with.items() for word in words]
+    vectors = torch.cat([sentence_vectors(encoder, [text for _, text in texts]) for texts in (names, shown) if texts])
+    numbers = np.array([number for number, _ in (*names, *shown)], np.int32)
+    order = np.argsort(numbers, kind="stable")  # the texts of a class follow one another
+    named, definitions = order < len(names), sentence_vectors(encoder, classes.definitions)
+    content = {"synonyms": vectors.numpy()[order], "classes": numbers[order], "named": named}
+    save_file({**content, "definitions": definitions.numpy()}, file)
 
 
 def _compare(module: ClassLogits, file: Path, seed: int) -> Iterator[Parity]:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_into, read_safetensors
-from bifocal.export.cached import export_once, file_digest
+from bifocal.durable.cached import file_digest, write_cached
 from bifocal.export.graphs.parity import Parity, compare_graph, random_sentences
-from bifocal.export.graphs.write import Shape, check_shapes, write_graph
+from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.localization.heads import MaskCLIP
 from bifocal.onnx.pointing.head import DESCRIPTION
 from bifocal.onnx.pointing.pointer import PATCHES, PHRASES
@@ -54,8 +54,8 @@ def export_contrastive_head(
     folder.mkdir(parents=True, exist_ok=True)
     towers = [dict(description), file_digest(weights)]
     key = [*towers, type(head).__name__, backbone.size]
-    export_once(key, folder / PATCHES, _export_patches, description, weights, head)
-    export_once(towers, folder / PHRASES, _export_phrases, description, weights, head)
+    write_cached(key, folder / PATCHES, run_in_fresh_process, _export_patches, description, weights, head)
+    write_cached(towers, folder / PHRASES, run_in_fresh_process, _export_phrases, description, weights, head)
     tokenizer.save(str(folder / TOKENIZER))
     values = {**head.values(), "sizes": [backbone.size], "interpolation": description["preprocessing"]["interpolation"]}
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")

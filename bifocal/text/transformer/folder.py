@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.backbones.hub import download
+from bifocal.durable.cached import file_digest
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors*"
@@ -88,6 +89,11 @@ class TransformerFolder:
     def dim(self) -> int:
         """K, numbers of a hidden state."""
         return int(self.config.get("hidden_size") or self.config["dim"])  # "dim" in DistilBERT
+
+    def identity(self) -> str:
+        """Return what the vectors depend on besides the tokens: network, poolings, layers and digests of weights."""
+        weights = [file_digest(file) for file in sorted(self.root.rglob("*.safetensors"))]
+        return repr((self.config, self.poolings, [layer and layer.activation for layer in self.layers], weights))
 
     def parameters(self) -> int:
         """Return the number of weights, by the headers of their files."""

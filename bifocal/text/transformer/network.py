@@ -3,15 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.durable.cached import write_cached
 from bifocal.onnx.text.captions import pad_ids
 from bifocal.onnx.text.tokenizer import SubwordTokenizer
 from bifocal.progress import track
@@ -91,6 +93,14 @@ class SentenceTower(nn.Module):
         widths = [layer.out_features for layer in self.layers if isinstance(layer, nn.Linear)]
         return widths[-1] if widths else len(self.poolings) * self.transformer.dim
 
+    def embed(self, rows: Sequence[NDArray[np.int32]], batch_size: int = 64) -> Tensor:
+        """Return the vectors (N, K) of the ids of N sentences, on the CPU."""
+        vectors, device = torch.empty(len(rows), self.dim), next(self.parameters()).device
+        with torch.inference_mode():
+            for numbers, values, lengths in batches_by_length(rows, batch_size):
+                vectors[numbers] = self(values.to(device), lengths.to(device)).cpu()
+        return vectors
+
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         states = self.transformer(ids, lengths)[-1]
         mask = inside(ids, lengths)
@@ -153,6 +163,20 @@ def token_vectors(folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_
             states = transformer(ids, torch.full((len(ids),), ids.shape[1], device=device))[-1]
             means.append(states.mean(dim=1).double().cpu().numpy())
     return np.concatenate(means)
+
+
+def sentence_vectors(encoder: TransformerFolder, texts: Sequence[str]) -> Tensor:
+    """Return the unit vectors (N, K) of N texts; the user's cache keeps them."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "vectors.safetensors"
+        write_cached([encoder.identity(), *texts], file, _write_vectors, encoder, texts)
+        vectors: Tensor = load_file(file)["vectors"]
+        return vectors
+
+
+def _write_vectors(encoder: TransformerFolder, texts: Sequence[str], file: Path) -> None:
+    tower = SentenceTower.load(encoder).to("cuda" if torch.cuda.is_available() else "cpu")
+    save_file({"vectors": normalize(tower.embed(encoder.tokenizer().encode(texts)[0]), dim=1)}, file)
 
 
 def batches_by_length(rows: Sequence[NDArray[np.int32]], batch_size: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:

@@ -101,12 +101,7 @@ class SentenceVectors(PretrainedTransformer):
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         ids, counts = self.tokenizer.encode(captions)
-        device = next(self.tower.parameters()).device
-        vectors = torch.empty(len(ids), self.tower.dim)
-        with torch.inference_mode():
-            for numbers, values, lengths in batches_by_length(ids, self.batch_size):
-                vectors[numbers] = self.tower(values.to(device), lengths.to(device)).cpu()
-        return EncodedCaptions(list(vectors.numpy()), counts=counts)
+        return EncodedCaptions(list(self.tower.embed(ids, self.batch_size).numpy()), counts=counts)
 
     def _open(self, folder: TransformerFolder) -> None:
         super()._open(folder)

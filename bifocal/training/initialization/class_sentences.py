@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +10,7 @@ from bifocal.backbones.classes import Classes, class_vectors, imagenet_classes
 from bifocal.models.base import Model
 from bifocal.models.batch import BATCH
 from bifocal.registry import CheckedByConstruction
+from bifocal.text.transformer.network import sentence_vectors
 from bifocal.text.vectorizers import Concatenated, SentenceVectors
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.initialization.cca import Pool
@@ -91,8 +91,8 @@ def _sentence_vectors(vectorizer: Any) -> tuple[SentenceVectors, int]:
 def _vectors(classes: Classes, part: SentenceVectors) -> Tensor:
     names = [name for synonyms in classes.names for name in synonyms]
     numbers = torch.tensor([number for number, synonyms in enumerate(classes.names) for _ in synonyms])
-    found = torch.from_numpy(np.stack(part.transform([*names, *classes.definitions]).values))
-    return class_vectors(found[: len(names)], numbers, found[len(names) :])
+    synonyms, definitions = (sentence_vectors(part.folder, texts) for texts in (names, classes.definitions))
+    return class_vectors(synonyms, numbers, definitions)
 
 
 def _check_features(metadata: Any, count: int) -> None:

@@ -132,7 +132,7 @@ def pointer_of_weights(path: Path) -> PointingHead:
 def head_of_weights(path: Path) -> Path:
     """Return the folder of the exported pointing head of a file or a folder of weights, in the user's cache."""
     from bifocal.durable import cache_folder
-    from bifocal.export.cached import code_digest
+    from bifocal.durable.cached import code_digest
     from bifocal.export.pointing import export_head
     from bifocal.registry import build
 

@@ -73,7 +73,7 @@ def test_features_are_those_of_torch_and_the_export_copies_the_graph(
 
     with FeatureWriter(tmp_path, regions=source.regions, dim=source.dim, metadata=metadata) as writer:
         write_features(found.items(), writer, total=len(ids))
-    monkeypatch.setattr("bifocal.export.cached.run_in_fresh_process", None)  # an export would call it
+    monkeypatch.setattr("bifocal.export.extraction.run_in_fresh_process", None)  # an export would call it
     (tmp_path / "onnx").mkdir()
     export_backbone(tmp_path, tmp_path / "onnx")
     assert (tmp_path / "onnx" / GRAPH).is_file()

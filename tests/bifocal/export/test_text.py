@@ -163,7 +163,7 @@ def test_a_sentence_encoder_is_exported_once_with_each_pooling(tmp_path: Path, m
     graph = export_sentences(encoder, first)
     encoder.copy(tmp_path / "copy")
     with monkeypatch.context() as patch:
-        patch.setattr("bifocal.export.cached.run_in_fresh_process", None)  # an export would call it
+        patch.setattr("bifocal.export.text.run_in_fresh_process", None)  # an export would call it
         again = export_sentences(TransformerFolder.read(tmp_path / "copy"), second)
     assert again.read_bytes() == graph.read_bytes()
     other = export_sentences(replace(encoder, poolings=("max_tokens",)), third)

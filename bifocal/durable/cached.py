@@ -1,4 +1,4 @@
-"""Graphs that are exported once: the user's cache keeps them for the next export."""
+"""Files that are computed once: the user's cache keeps them for the next run."""
 
 import contextlib
 import hashlib
@@ -7,43 +7,41 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from bifocal.durable import cache_folder
-from bifocal.export.graphs.write import run_in_fresh_process
+from bifocal.durable.files import cache_folder
 
 KEPT = 30
-"""Number of graphs that the cache keeps, the latest used ones."""
+"""Number of files that the cache keeps, the latest used ones."""
 
 
-def export_once(key: Sequence[Any], file: Path, export: Callable[..., None], *arguments: Any) -> None:
-    """Write a graph in a fresh process, or copy it from the user's cache, which keeps it by ``key``."""
-    content = json.dumps([code_digest(), torch.__version__, file.name, *key], sort_keys=True, default=list)
+def write_cached(key: Sequence[Any], file: Path, write: Callable[..., None], *arguments: Any) -> None:
+    """Write a file by ``write(*arguments, file)``, or copy it from the user's cache, which keeps it by ``key``."""
+    content = json.dumps([code_digest(), version("torch"), file.name, *key], sort_keys=True, default=list)
     kept = cache_folder() / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}-{file.name}"
     if kept.is_file():
         shutil.copyfile(kept, file)
         with contextlib.suppress(OSError):
             kept.touch()
         return
-    run_in_fresh_process(export, *arguments, file)
+    write(*arguments, file)
     if file.with_name(f"{file.name}.data").exists():  # weights of more than 2 GB are in a file of their own
         return
-    with contextlib.suppress(OSError):  # without a writable cache, the next export takes the same time
+    with contextlib.suppress(OSError):  # without a writable cache, the next run takes the same time
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(f"{kept.name}.{os.getpid()}")
         shutil.copyfile(file, partial)
         partial.replace(kept)
-        graphs = sorted(kept.parent.glob("*-*"), key=lambda graph: graph.stat().st_mtime_ns)
-        for graph in graphs[:-KEPT]:
-            graph.unlink()
+        files = sorted(kept.parent.glob("*-*"), key=lambda file: file.stat().st_mtime_ns)
+        for old in files[:-KEPT]:
+            old.unlink()
 
 
 @cache
 def code_digest() -> str:
-    """Return the SHA-256 of the sources of ``bifocal``: other code exports again."""
+    """Return the SHA-256 of the sources of ``bifocal``: other code computes again."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(file.read_bytes())
