@@ -4,7 +4,7 @@
 
 Every system of leaderboard_flickr8k.yaml has the same search on images of the training list, and other images of it
 choose the epoch and the trial. The best trial is trained with several seeds, and measured on the dev list. Changes of
-the baseline have the values chosen for the quick combination. Writes docs/records/leaderboard_flickr8k.md: then run
+the baseline have the values chosen for it. Writes docs/records/leaderboard_flickr8k.md: then run
 'python -m benchmarks render'. Finished trainings are kept in runs/leaderboard_flickr8k, and none starts after
 --minutes: run the command again to continue. A row without a training here keeps its line of the record.
 Each training has one thread, and --jobs run at once. The latency measures one caption, from its words to the scores of
@@ -60,7 +60,7 @@ def main() -> None:
     tune_at_once([name for name in systems if name in options.only], search, measure, options.jobs, end)
     results = {name: tune(name, search, measure, -math.inf) for name in systems}
     seeds = {name: seeds_of(name, search, tuned) for name, tuned in results.items()}
-    if chosen := seeds[QUICK]:
+    if chosen := seeds[BASELINE]:
         seeds |= {row.name: with_seeds(row.name, search, chosen[0].trial) for row in rows if row.group == "parts"}
     train_at_once((one for name in options.only for one in seeds.get(name, [])), measure, options.jobs, end)
     for row in rows:
