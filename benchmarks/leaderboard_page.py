@@ -74,9 +74,9 @@ def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any],
         tables["systems"],
         "## Chosen values",
         choices({name: tuned for name, tuned in systems.items() if name in shown}, record),
-        "## Changes of the baseline",
+        "## Changes of one part",
         tables["changes"],
-        gain_table(results, list(changes), record),
+        gain_table(results, {name: against[name] for name in changes}, record),
         *_missing({name: tuned for name, tuned in results.items() if name not in shown}),
         "## Published elsewhere",
         _table(elsewhere),
@@ -130,22 +130,22 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def gains(results: Results, name: str) -> list[float]:
-    """Return a row's recall sums minus the baseline's, for each seed that both have."""
-    baseline, row = results[BASELINE].seeds, results[name].seeds
-    return [row[seed]["recall sum"] - baseline[seed]["recall sum"] for seed in row if seed in baseline]
+def gains(results: Results, name: str, against: str) -> list[float]:
+    """Return a row's recall sums minus those of another row, for each seed that both have."""
+    first, row = results[against].seeds, results[name].seeds
+    return [row[seed]["recall sum"] - first[seed]["recall sum"] for seed in row if seed in first]
 
 
-def gain_table(results: Results, names: Sequence[str], record: str = "") -> str:
+def gain_table(results: Results, against: Mapping[str, str], record: str = "") -> str:
     """Return a Markdown table of the gains of the parts: mean, standard deviation, smallest and largest."""
     rows = []
-    for name in names:
-        if values := gains(results, name):
+    for name, first in against.items():
+        if values := gains(results, name, first):
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):+.1f}{spread}"
             rows.append([name, str(len(values)), mean, f"{min(values):+.1f}", f"{max(values):+.1f}"])
     head = ["part", "seeds", "gain", "smallest", "largest"]
-    return _table([head, *_kept(head, rows, names, record)])
+    return _table([head, *_kept(head, rows, against, record)])
 
 
 def _kept(head: Sequence[str], rows: Iterable[Sequence[str]], names: Iterable[str], record: str) -> list[Sequence[str]]:

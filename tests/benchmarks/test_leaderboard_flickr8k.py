@@ -95,8 +95,8 @@ def test_gains_compare_equal_seeds() -> None:
         pages.BASELINE: Tuned(seeds={1: {"recall sum": 300.0}, 2: {"recall sum": 310.0}}),
         name: Tuned(seeds={2: {"recall sum": 313.0}, 3: {"recall sum": 400.0}}),
     }
-    assert pages.gains(results, name) == [3.0]
-    assert "| +3.0 | +3.0 | +3.0 |" in pages.gain_table(results, [name])
+    assert pages.gains(results, name, pages.BASELINE) == [3.0]
+    assert "| +3.0 | +3.0 | +3.0 |" in pages.gain_table(results, {name: pages.BASELINE})
     assert {pages.BASELINE, *board.PAPERS_TERMS} <= {row.name for row in ROWS}
 
 
