@@ -20,7 +20,9 @@ class DataFiles(BuildHookInterface[Any]):
         """Add the files; fetch npm's files unless the cache has them."""
         if version == "editable":
             return
-        build_data["force_include"] |= {name: f"{DATA}/{name}" for name in ("params.yaml", "recipes")}
+        build_data["force_include"] |= {
+            name: f"{DATA}/{name}" for name in ("params.yaml", "recipes")
+        }
         sys.path.insert(0, self.root)
         try:
             folder = runpy.run_path(f"{self.root}/{SITE}/npm.py")["vendored_files"]()

@@ -19,14 +19,22 @@ def lines_by_room(root: Path, layer: str) -> dict[str, list[int]]:
     rooms = defaultdict[str, list[int]](list)
     for file in (root / layer).rglob("*.py"):
         parts = file.relative_to(root).parts
-        rooms["/".join(parts[:2]) if len(parts) > 2 else f"{layer}/*.py"].append(len(file.read_bytes().splitlines()))
+        rooms["/".join(parts[:2]) if len(parts) > 2 else f"{layer}/*.py"].append(
+            len(file.read_bytes().splitlines())
+        )
     return rooms
 
 
 def words(root: Path) -> int:
     """Return the words of the Markdown files that git tracks, without ``docs/records/``."""
-    names = subprocess.run(["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True).stdout
-    return sum(len((root / name).read_text().split()) for name in names.split() if "docs/records/" not in name)
+    names = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    return sum(
+        len((root / name).read_text().split())
+        for name in names.split()
+        if "docs/records/" not in name
+    )
 
 
 def report(root: Path, budget: int = BUDGET) -> tuple[str, str | None]:
@@ -37,11 +45,17 @@ def report(root: Path, budget: int = BUDGET) -> tuple[str, str | None]:
         rooms = lines_by_room(root, layer)
         files = [lines for room in rooms.values() for lines in room]
         every += files
-        rows += ["", _row(layer, files), *(_row(f"  {room}", rooms[room]) for room in sorted(rooms))]
+        rows += [
+            "",
+            _row(layer, files),
+            *(_row(f"  {room}", rooms[room]) for room in sorted(rooms)),
+        ]
     rows += ["", _row("total", every), f"{'budget':40} {budget:7,}"]
     if sum(every) <= budget:
         return "\n".join(rows), None
-    return "\n".join(rows), f"{sum(every):,} lines of Python, {sum(every) - budget:,} over the budget: delete code"
+    return "\n".join(
+        rows
+    ), f"{sum(every):,} lines of Python, {sum(every) - budget:,} over the budget: delete code"
 
 
 def _row(name: str, files: list[int]) -> str:
@@ -51,7 +65,12 @@ def _row(name: str, files: list[int]) -> str:
 if __name__ == "__main__":
     table, error = report(ROOT)
     count = words(ROOT)
-    sys.stdout.write(f"{table}\n\n{'words of the documentation':40} {count:7,}\n{'budget':40} {WORDS:7,}\n")
+    sys.stdout.write(
+        f"{table}\n\n{'words of the documentation':40} {count:7,}\n{'budget':40} {WORDS:7,}\n"
+    )
     if count > WORDS:
-        error = error or f"{count:,} words of documentation, {count - WORDS:,} over the budget: shorten a page"
+        error = (
+            error
+            or f"{count:,} words of documentation, {count - WORDS:,} over the budget: shorten a page"
+        )
     sys.exit(error and f"error: {error}")

@@ -48,12 +48,18 @@ class Result:
         """``ok``, ``MISS``, or "" without a bar."""
         if self.bar is None:
             return ""
-        return "ok" if (self.value <= self.bar if self.at_most else self.value >= self.bar) else "MISS"
+        return (
+            "ok" if (self.value <= self.bar if self.at_most else self.value >= self.bar) else "MISS"
+        )
 
     @property
     def limit(self) -> str:
         """The bar with its direction, such as ``at most 3``; "" without a bar."""
-        return "" if self.bar is None else f"{'at most' if self.at_most else 'at least'} {self.bar:.5g}"
+        return (
+            ""
+            if self.bar is None
+            else f"{'at most' if self.at_most else 'at least'} {self.bar:.5g}"
+        )
 
 
 class Report:
@@ -80,7 +86,9 @@ class Report:
     ) -> None:
         """Record a value and print it in one line, with its bar and verdict."""
         bar, today = at_most if at_most is not None else at_least, date.today().isoformat()
-        result = Result(name, value, unit, bar, at_most is not None, reference, today, self.measure, __version__)
+        result = Result(
+            name, value, unit, bar, at_most is not None, reference, today, self.measure, __version__
+        )
         self.results.append(result)
         line = f"{name:<58} {value:10.4g} {unit:<12} {reference}"
         print(f"{line:<84}  {result.limit}  {result.verdict}".rstrip(), flush=True)
@@ -104,7 +112,9 @@ def read_results(file: Path) -> list[Result]:
 def _line(result: Result) -> str:
     """Return a result as JSON, without empty fields."""
     entry = {
-        name: value for name, value in asdict(result).items() if not (value is None or value is False or value == "")
+        name: value
+        for name, value in asdict(result).items()
+        if not (value is None or value is False or value == "")
     }
     return json.dumps(entry, ensure_ascii=False)
 

@@ -12,7 +12,16 @@ RECALLS = tuple(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 1
 SCENES = (*RECALLS, "recall sum", "pointing", "NDCG", "minutes")
 CORRECTED = "corrected sum"
 """With the biases of the stored bank of training captions and images, as in search; absent without a bank."""
-PHOTOGRAPHS = (*RECALLS, "recall sum", CORRECTED, "NDCG", "minutes", "parameters, M", "dim", "query, ms")
+PHOTOGRAPHS = (
+    *RECALLS,
+    "recall sum",
+    CORRECTED,
+    "NDCG",
+    "minutes",
+    "parameters, M",
+    "dim",
+    "query, ms",
+)
 SIZES = ("parameters, M", "dim")
 """Equal for all seeds."""
 BASELINE, QUICK = "baseline", "quick combination"
@@ -54,16 +63,27 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
     return "\n\n".join(parts) + "\n"
 
 
-def photographs(rows: Sequence[Row], results: Results, published: Sequence[Any], record: str = "") -> str:
+def photographs(
+    rows: Sequence[Row], results: Results, published: Sequence[Any], record: str = ""
+) -> str:
     """Return the record of photographs; rows without a training keep their lines of ``record``, the earlier text."""
-    differs, against = {row.name: row.differs for row in rows}, {row.name: row.against for row in rows}
+    differs, against = (
+        {row.name: row.differs for row in rows},
+        {row.name: row.against for row in rows},
+    )
     systems, changes = (
-        {row.name: results[row.name] for row in rows if row.group == group} for group in ("systems", "parts")
+        {row.name: results[row.name] for row in rows if row.group == group}
+        for group in ("systems", "parts")
     )
     elsewhere = [["system", "features or data", "caption R@1", "image R@1"]]
-    elsewhere += [[str(entry[key]) for key in ("system", "features", "caption", "image")] for entry in published]
+    elsewhere += [
+        [str(entry[key]) for key in ("system", "features", "caption", "image")]
+        for entry in published
+    ]
     tables = {
-        group: table(results, {name: differs[name] for name in names}, PHOTOGRAPHS, against, record=record)
+        group: table(
+            results, {name: differs[name] for name in names}, PHOTOGRAPHS, against, record=record
+        )
         for group, names in (("systems", systems), ("changes", changes))
     }
     shown = {name for text in tables.values() for name in _lines(text)}
@@ -104,8 +124,14 @@ def table(
     rows = []
     for name, text in differs.items():
         if tuned := results.get(name, Tuned()).seeds:
-            found = difference(images[name], images[against[name]]) if name != against[name] else None
-            compared = [against[name], f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})"] if found else ["-", "-"]
+            found = (
+                difference(images[name], images[against[name]]) if name != against[name] else None
+            )
+            compared = (
+                [against[name], f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})"]
+                if found
+                else ["-", "-"]
+            )
             cells = [_measure(list(tuned.values()), measure) for measure in measures]
             rows.append([name, text, str(len(tuned)), *cells, *compared])
     head = ["system", "differs from the paper", "seeds", *measures, "compared with", "difference"]
@@ -118,11 +144,22 @@ def choices(results: Results, record: str = "") -> str:
     for name, tuned in results.items():
         recipe, chosen = tuned.validation.get(Trial()), tuned.chosen
         if recipe is not None:
-            factors = [f"{value:g}" for value in astuple(chosen)] if chosen else ["-"] * len(fields(Trial))
+            factors = (
+                [f"{value:g}" for value in astuple(chosen)]
+                if chosen
+                else ["-"] * len(fields(Trial))
+            )
             best = f"{tuned.validation[chosen]:.1f}" if chosen else "-"
             edges = ", ".join(_words(name) for name in tuned.edges) or "-"
             rows.append([name, *factors, f"{recipe:.1f}", best, str(len(tuned.validation)), edges])
-    head = ["system", *(_words(one.name) for one in fields(Trial)), "recipe", "chosen", "trials", "at an edge"]
+    head = [
+        "system",
+        *(_words(one.name) for one in fields(Trial)),
+        "recipe",
+        "chosen",
+        "trials",
+        "at an edge",
+    ]
     return _table([head, *_kept(head, rows, results, record)])
 
 
@@ -143,12 +180,16 @@ def gain_table(results: Results, against: Mapping[str, str], record: str = "") -
         if values := gains(results, name, first):
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):+.1f}{spread}"
-            rows.append([name, str(len(values)), mean, f"{min(values):+.1f}", f"{max(values):+.1f}"])
+            rows.append(
+                [name, str(len(values)), mean, f"{min(values):+.1f}", f"{max(values):+.1f}"]
+            )
     head = ["part", "seeds", "gain", "smallest", "largest"]
     return _table([head, *_kept(head, rows, against, record)])
 
 
-def _kept(head: Sequence[str], rows: Iterable[Sequence[str]], names: Iterable[str], record: str) -> list[Sequence[str]]:
+def _kept(
+    head: Sequence[str], rows: Iterable[Sequence[str]], names: Iterable[str], record: str
+) -> list[Sequence[str]]:
     """Return the row of each name: a new one, else the one in a table of ``record`` with the same head."""
     tables = [_lines(block) for block in record.split("\n\n")]
     found: dict[str, Sequence[str]] = {}

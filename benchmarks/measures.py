@@ -22,7 +22,11 @@ def measure_hash(benchmark: str, read: Read | None = None) -> str:
         read: returns a source file by its path in the repository, or None; by default the working tree.
     """
     read = read or _from_tree
-    waiting, seen, hashes = [f"benchmarks/{benchmark.replace('.', '/')}.py"], set[str](), dict[str, str]()
+    waiting, seen, hashes = (
+        [f"benchmarks/{benchmark.replace('.', '/')}.py"],
+        set[str](),
+        dict[str, str](),
+    )
     while waiting:
         file = waiting.pop()
         source = None if file in seen else read(file)
@@ -47,7 +51,10 @@ def _file_of(name: str, read: Read) -> str | None:
             return file
     package = read(f"{parent.replace('.', '/')}/__init__.py") if parent else None
     exported = read_module(package).imports if package is not None else ()
-    found = next((one for one in sorted(exported) if one.rpartition(".")[2] == attribute and one != name), None)
+    found = next(
+        (one for one in sorted(exported) if one.rpartition(".")[2] == attribute and one != name),
+        None,
+    )
     return _file_of(found, read) if found else None
 
 

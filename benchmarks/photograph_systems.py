@@ -22,14 +22,26 @@ from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import load_model
-from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed, embed_images, is_dual_encoder
+from bifocal.models.batch import (
+    ImageCaptionPairs,
+    dual_encoder,
+    embed,
+    embed_images,
+    is_dual_encoder,
+)
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.validators import recall_metrics
 from runtime import parameters
 
 ROWS_FILE = ROOT / "benchmarks" / "quality" / "leaderboard_flickr8k.yaml"
-STAGES = ("prepare_dataset", "extract_features", "vectorize_captions", "pretrain_sorter", "train_embedding")
+STAGES = (
+    "prepare_dataset",
+    "extract_features",
+    "vectorize_captions",
+    "pretrain_sorter",
+    "train_embedding",
+)
 GROUPS = ("systems", "parts")
 TIMED_QUERIES = 50
 
@@ -46,7 +58,13 @@ def read_rows() -> tuple[Row, ...]:
     board = read_board()
     base = parameters.load(ROOT / "params.yaml", [ROOT / board["features"]])
     return tuple(
-        Row(group, name, row["differs"], parameters.merge(base, row["overlay"]), row.get("against", BASELINE))
+        Row(
+            group,
+            name,
+            row["differs"],
+            parameters.merge(base, row["overlay"]),
+            row.get("against", BASELINE),
+        )
         for group in GROUPS
         for name, row in board[group].items()
     )
@@ -108,7 +126,9 @@ def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | 
         embedding = make("train_embedding", {**values, "seed": training.seed}, inputs, home)
         minutes = float((home / f"{embedding.name}.seconds").read_text()) / 60
         artifacts = Artifacts(inputs["dataset"], inputs["features"], inputs["text"], embedding)
-        measures = scene_systems.measure(artifacts, training.split, texts=True) | {"minutes": minutes}
+        measures = scene_systems.measure(artifacts, training.split, texts=True) | {
+            "minutes": minutes
+        }
         return measures if training.split == VALIDATION else measures | served(artifacts)
 
     key = {stage: changed[stage] for stage in STAGES} | {"images": list(images_of())}
@@ -127,14 +147,20 @@ def served(artifacts: Artifacts) -> dict[str, float]:
         images, captions = embed(dual_encoder(model), pairs)
         biases = bank.image_bias(images.numpy()), bank.caption_bias(captions.numpy())
         by_image, by_caption = (torch.from_numpy(bias) for bias in biases)
-        ranks = retrieval_ranks(images, captions, pairs.image_of_caption, biases=(by_image, by_caption))
+        ranks = retrieval_ranks(
+            images, captions, pairs.image_of_caption, biases=(by_image, by_caption)
+        )
         measures[CORRECTED] = recall_metrics(ranks)["recall_sum"]
     if is_dual_encoder(model):
-        measures["query, ms"] = query_milliseconds(model, pairs, artifacts.text, list(dev.captions["text"]))
+        measures["query, ms"] = query_milliseconds(
+            model, pairs, artifacts.text, list(dev.captions["text"])
+        )
     return measures
 
 
-def query_milliseconds(model: Any, pairs: ImageCaptionPairs, text: Path, captions: Sequence[str]) -> float:
+def query_milliseconds(
+    model: Any, pairs: ImageCaptionPairs, text: Path, captions: Sequence[str]
+) -> float:
     """Return the median time from a caption's words to the scores of all images, on one thread."""
     vectorizer, images = load_vectorizer(text), embed_images(model, pairs.image_batches(256))
     threads, times = torch.get_num_threads(), []

@@ -52,7 +52,9 @@ class Photographs:
     @property
     def areas(self) -> NDArray[np.floating]:
         """Return the share (P,) of the image that the boxes of each phrase cover."""
-        return np.array([np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).sum() for boxes in self.boxes])
+        return np.array(
+            [np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).sum() for boxes in self.boxes]
+        )
 
     def regions(self) -> RegionBatch:
         """Return the cells of each image with their boxes."""
@@ -76,7 +78,9 @@ def read_photographs(data: Path, cache: Path, chosen: int, seed: int) -> Photogr
     entries = sorted(corpus.images, key=lambda entry: str(entry.path))
     rows = {entry.image_id: row for row, entry in enumerate(entries)}
     names = sorted({entry.phrase for entry in corpus.phrases})
-    sides = [np.tile(entry.size or (1, 1), 2) for entry in entries]  # COCO states the size of every image
+    sides = [
+        np.tile(entry.size or (1, 1), 2) for entry in entries
+    ]  # COCO states the size of every image
     images = np.array([rows[entry.image_id] for entry in corpus.phrases])
     files = [corpus.image_root / entry.path for entry in entries if entry.path is not None]
     return Photographs(
@@ -85,7 +89,10 @@ def read_photographs(data: Path, cache: Path, chosen: int, seed: int) -> Photogr
         names,
         images,
         np.array([names.index(entry.phrase) for entry in corpus.phrases]),
-        [np.asarray(entry.boxes, dtype=float) / sides[rows[entry.image_id]] for entry in corpus.phrases],
+        [
+            np.asarray(entry.boxes, dtype=float) / sides[rows[entry.image_id]]
+            for entry in corpus.phrases
+        ],
         (np.random.default_rng(seed).permutation(len(entries)) < chosen)[images],
     )
 
@@ -113,11 +120,17 @@ def read_captioned(data: Path, cache: Path, count: int) -> Captioned:
         captions.setdefault(entry.image_id, []).append(entry.text)
     images = [by_name[name] for name in listed]
     files = [corpus.image_root / image.path for image in images if image.path is not None]
-    means = read_cells(TRAINING_SIZE, files, data, cache / f"flickr8k-{count}.npy", lambda cells: cells.mean(dim=1))
-    return Captioned(means, [text for image in images for text in captions[image.image_id][:CAPTIONS]])
+    means = read_cells(
+        TRAINING_SIZE, files, data, cache / f"flickr8k-{count}.npy", lambda cells: cells.mean(dim=1)
+    )
+    return Captioned(
+        means, [text for image in images for text in captions[image.image_id][:CAPTIONS]]
+    )
 
 
-def read_cells(size: int, files: list[Path], data: Path, file: Path, pool: Callable[[Tensor], Tensor]) -> Tensor:
+def read_cells(
+    size: int, files: list[Path], data: Path, file: Path, pool: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Return ``pool(cells)`` for the cells (n, R, D) of images with ``size`` pixels; read ``file`` if it exists."""
     if not file.is_file():
         half = (0.5, 0.5, 0.5)
@@ -126,7 +139,9 @@ def read_cells(size: int, files: list[Path], data: Path, file: Path, pool: Calla
         parts = []
         with torch.inference_mode():
             for start in range(0, len(files), 8):
-                pixels = torch.stack([extractor.preprocess(open_image(path)) for path in files[start : start + 8]])
+                pixels = torch.stack(
+                    [extractor.preprocess(open_image(path)) for path in files[start : start + 8]]
+                )
                 parts.append(pool(extractor.cells(pixels)[0]).half())
         save(file, torch.cat(parts))
     return torch.from_numpy(np.load(file)).float()

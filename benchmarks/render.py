@@ -40,7 +40,11 @@ def benchmarks() -> dict[str, str]:
 
 def render() -> dict[Path, str]:
     """Return the text of each page with new tables."""
-    pages = (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    pages = (
+        ROOT / "README.md",
+        ROOT / "benchmarks" / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
     return {page: PART.sub(_rendered, page.read_text()) for page in pages}
 
 
@@ -51,11 +55,17 @@ def _rendered(part: re.Match[str]) -> str:
     elif source.endswith(".yaml"):
         table = reproduced(ROOT / source, RESULTS)
     elif source.endswith(".json"):
-        found = [result for result in read_results(ROOT / source) if result.name.startswith(what or "")]
-        rows = [f"|{result.name.removeprefix(what or '').strip()}|{_value(result)}|" for result in found]
+        found = [
+            result for result in read_results(ROOT / source) if result.name.startswith(what or "")
+        ]
+        rows = [
+            f"|{result.name.removeprefix(what or '').strip()}|{_value(result)}|" for result in found
+        ]
         table = "\n".join(["|measured|value|", "|---|---|", *rows]) + "\n"
     else:
-        table = columns_of((ROOT / source).read_text(), what.split(", "), (omitted or "").split(", "))
+        table = columns_of(
+            (ROOT / source).read_text(), what.split(", "), (omitted or "").split(", ")
+        )
     return f"{begin}\n{table}\n"
 
 
@@ -66,9 +76,16 @@ def columns_of(text: str, columns: Sequence[str], omitted: Sequence[str] = ()) -
         ValueError: no table of the text has the columns.
     """
     for block in text.split("\n\n"):
-        head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() or [""])
+        head, *rows = (
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in block.splitlines() or [""]
+        )
         if set(columns) <= set(head):
-            shown = [[row[head.index(name)] for name in columns] for row in [head, *rows] if row[0] not in omitted]
+            shown = [
+                [row[head.index(name)] for name in columns]
+                for row in [head, *rows]
+                if row[0] not in omitted
+            ]
             return "".join(f"|{'|'.join(row)}|\n" for row in shown)
     raise ValueError(f"no table has the columns {', '.join(columns)}")
 
@@ -77,9 +94,13 @@ def reproduced(file: Path, results: Path) -> str:
     """Return a table of published values beside measured ones."""
     lines = ["|published|ours|same protocol|name|time|", "|---|---|---|---|---|"]
     for row in yaml.safe_load(file.read_text()):
-        found = {result.name: result for result in read_results(results / f"{row['benchmark']}.json")}
+        found = {
+            result.name: result for result in read_results(results / f"{row['benchmark']}.json")
+        }
         ours = _value(found[row["ours"]])
-        lines.append(f"|{row['published']}|{ours}|{row['same']}|`{row['benchmark']}`|{row['time']}|")
+        lines.append(
+            f"|{row['published']}|{ours}|{row['same']}|`{row['benchmark']}`|{row['time']}|"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -91,7 +112,11 @@ def overview(results: Path) -> str:
         bars = [result for result in found if result.bar is not None]
         missed = sum(result.verdict == "MISS" for result in bars)
         headline = (bars or found)[0]
-        value = f"{_value(headline)}, {headline.limit}".rstrip(", ").replace("at most", "≤").replace("at least", "≥")
+        value = (
+            f"{_value(headline)}, {headline.limit}".rstrip(", ")
+            .replace("at most", "≤")
+            .replace("at least", "≥")
+        )
         verdict = f"MISS: {missed} of {len(bars)}" if missed else "ok" if bars else ""
         lines.append(f"|[{question}](results/{name}.json)|{value}|{verdict}|")
     return "\n".join(lines) + "\n"
@@ -106,7 +131,9 @@ def result_table(file: Path) -> str:
         name = result.name + (f" ({result.reference})" if result.reference else "")
         old = "" if result.version in ("", __version__) else f", version {result.version}"
         old += OLDER if result.measure and result.measure != measure else ""
-        lines.append(f"| {name} | {_value(result)} | {result.limit} | {result.verdict} | {result.date}{old} |")
+        lines.append(
+            f"| {name} | {_value(result)} | {result.limit} | {result.verdict} | {result.date}{old} |"
+        )
     return "\n".join(lines) + "\n"
 
 

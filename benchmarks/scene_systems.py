@@ -43,7 +43,14 @@ SYSTEMS = {
 VISUAL = "semantic retrieval (V)"
 """Trains without texts, so it has no retrieval metrics, only NDCG."""
 DIRECTIONS, KS = ("caption_retrieval", "image_retrieval"), (1, 5, 10)
-STAGES = ("seed", "prepare_dataset", "extract_features", "vectorize_captions", "pretrain_sorter", "train_embedding")
+STAGES = (
+    "seed",
+    "prepare_dataset",
+    "extract_features",
+    "vectorize_captions",
+    "pretrain_sorter",
+    "train_embedding",
+)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -62,7 +69,8 @@ def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home
     component = catalog.configurable_components()[stage]
     (output,) = component.outputs
     key = json.dumps(
-        [values["seed"], values[stage], {name: path.name for name, path in inputs.items()}], sort_keys=True
+        [values["seed"], values[stage], {name: path.name for name, path in inputs.items()}],
+        sort_keys=True,
     )
     path = home / f"{output}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
     if not (path / MANIFEST).is_file():
@@ -91,10 +99,17 @@ def recipe_of(name: str) -> str:
     return SYSTEMS.get(name, name)
 
 
-def train_values(name: str, values: Mapping[str, Any], home: Path, seed: int | None = None) -> tuple[Artifacts, float]:
+def train_values(
+    name: str, values: Mapping[str, Any], home: Path, seed: int | None = None
+) -> tuple[Artifacts, float]:
     """Train a system; ``seed`` changes only the training."""
     shared = make_inputs(values, home)
-    embedding = make("train_embedding", {**values, "seed": values["seed"] if seed is None else seed}, shared, home)
+    embedding = make(
+        "train_embedding",
+        {**values, "seed": values["seed"] if seed is None else seed},
+        shared,
+        home,
+    )
     inputs = Artifacts(shared["dataset"], shared["features"], shared["text"], embedding)
     return inputs, float((home / f"{embedding.name}.seconds").read_text()) / 60
 
@@ -137,10 +152,15 @@ def recalls_of(model: Any, pairs: ImageCaptionPairs) -> dict[str, Any]:
     hits = [torch.stack([side.hits(k) for k in KS]).sum(dim=0) for side in ranks]
     of_captions = torch.zeros(len(hits[0]), dtype=torch.float64).index_add(0, image, hits[1])
     images = (100 * (hits[0] + of_captions / image.bincount())).tolist()
-    return dict(zip(RECALLS, recalls.values(), strict=False)) | {"recall sum": recalls["recall_sum"], "images": images}
+    return dict(zip(RECALLS, recalls.values(), strict=False)) | {
+        "recall sum": recalls["recall_sum"],
+        "images": images,
+    }
 
 
-def measures_of(settings: Sequence[str], home: Path, training: Training, end: float) -> dict[str, Any] | None:
+def measures_of(
+    settings: Sequence[str], home: Path, training: Training, end: float
+) -> dict[str, Any] | None:
     """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
     changed = with_trial(values_of(recipe_of(training.name), settings), training.trial)
 

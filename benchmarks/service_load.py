@@ -27,7 +27,12 @@ class Service:
     """A process of ``bifocal serve`` at its default limits, or of another server."""
 
     def __init__(
-        self, run: Path, port: int, log: Path, command: Sequence[str] | None = None, probe: str = "/readyz"
+        self,
+        run: Path,
+        port: int,
+        log: Path,
+        command: Sequence[str] | None = None,
+        probe: str = "/readyz",
     ) -> None:
         serve = [sys.executable, "-m", "bifocal", "serve", "--run", str(run), "--port", str(port)]
         self.command = serve if command is None else command
@@ -100,12 +105,16 @@ class Answers:
         return sum(status != 200 for status in self.statuses)
 
 
-async def search(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sentence: str) -> tuple[int, bytes]:
+async def search(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sentence: str
+) -> tuple[int, bytes]:
     """Return status and body of the answer to one search."""
     body = json.dumps({"text": sentence}).encode()
     writer.write(HEAD + f"content-length: {len(body)}\r\n\r\n".encode() + body)
     answer = await reader.readuntil(b"\r\n\r\n")
-    length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    length = next(
+        line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:")
+    )
     found = await reader.readexactly(int(length.partition(b":")[2]))
     return int(answer.split(b" ", 2)[1]), found
 
@@ -123,7 +132,9 @@ async def under_load(
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 while not done.is_set():
                     start = time.perf_counter()
-                    answers.statuses.append((await search(reader, writer, chosen.choice(sentences)))[0])
+                    answers.statuses.append(
+                        (await search(reader, writer, chosen.choice(sentences)))[0]
+                    )
                     answers.latencies.append(time.perf_counter() - start)
                 writer.close()
             except (OSError, asyncio.IncompleteReadError):

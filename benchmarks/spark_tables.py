@@ -46,7 +46,9 @@ def check_packages() -> None:
     if find_spec("pyspark") is None:
         sys.exit("error: speed.batch needs pyspark: pip install 'bifocal-vse[spark]'")
     if shutil.which("java") is None:
-        sys.exit("error: speed.batch needs Java 17 or newer: apt-get install openjdk-17-jre-headless")
+        sys.exit(
+            "error: speed.batch needs Java 17 or newer: apt-get install openjdk-17-jre-headless"
+        )
 
 
 def register(onnx: Path, folder: Path) -> str:
@@ -62,10 +64,17 @@ def register(onnx: Path, folder: Path) -> str:
             shutil.copytree(onnx, partial, dirs_exist_ok=True, ignore=manifests)
         artifacts.commit(partial, folder / name, manifest)
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
-    mlflow.set_experiment(experiment_id=mlflow.create_experiment(MODEL, (folder / "files").as_uri()))
+    mlflow.set_experiment(
+        experiment_id=mlflow.create_experiment(MODEL, (folder / "files").as_uri())
+    )
     with mlflow.start_run():
         register_exported(
-            MODEL, "champion", graphs=folder / "onnx", evaluation=folder / "metrics", tags={}, description=""
+            MODEL,
+            "champion",
+            graphs=folder / "onnx",
+            evaluation=folder / "metrics",
+            tags={},
+            description="",
         )
     return f"models:/{MODEL}@champion"
 
@@ -86,7 +95,9 @@ def open_spark() -> Any:
     return builder.getOrCreate()
 
 
-def spark_works(spark: Any, model: str, column: str, values: Sequence[Any], dim: int, folder: Path) -> dict[str, Work]:
+def spark_works(
+    spark: Any, model: str, column: str, values: Sequence[Any], dim: int, folder: Path
+) -> dict[str, Work]:
     """Return passes that read and embed a table; Spark drops the embeddings.
 
     They embed by ``embed_table``; by ``mlflow.pyfunc.spark_udf``; and by a function that answers zeros, without a
@@ -105,12 +116,16 @@ def spark_works(spark: Any, model: str, column: str, values: Sequence[Any], dim:
 
     def write(name: str, rows: Sequence[Any]) -> Any:
         file = folder / f"{column}-{name}.parquet"
-        pq.write_table(pa.table({column: rows}), file, compression="none", row_group_size=ARROW_ROWS[column])
+        pq.write_table(
+            pa.table({column: rows}), file, compression="none", row_group_size=ARROW_ROWS[column]
+        )
         return spark.read.parquet(str(file))
 
     first_batch, all_rows = write("first", values[: CHUNK_ROWS[column]]), write("all", values)
     repeated = write("repeated", [value for _ in range(FLOOR_REPEATS) for value in values])
-    udf = mlflow.pyfunc.spark_udf(spark, model, result_type="embedding array<float>", env_manager="local")
+    udf = mlflow.pyfunc.spark_udf(
+        spark, model, result_type="embedding array<float>", env_manager="local"
+    )
     functions: dict[str, Callable[[Any], Any]] = {
         EMBED_TABLE: lambda table: embed_table(table, model),
         MLFLOW_UDF: lambda table: table.select(udf(struct(column)).embedding.alias(EMBEDDING)),
@@ -120,7 +135,9 @@ def spark_works(spark: Any, model: str, column: str, values: Sequence[Any], dim:
     for name, function in functions.items():
         table, repeats = (repeated, FLOOR_REPEATS) if name == NO_MODEL else (all_rows, 1)
         rows = repeats * len(values) - CHUNK_ROWS[column]
-        works[name] = Work(_pass(function(table)), _pass(function(first_batch)), _spark_seconds, rows)
+        works[name] = Work(
+            _pass(function(table)), _pass(function(first_batch)), _spark_seconds, rows
+        )
     return works
 
 
@@ -148,4 +165,6 @@ def _pass(frame: Any) -> Callable[[], object]:
 
 def _spark_seconds() -> float:
     """Return the CPU time of the processes of Spark: all that this process has started."""
-    return sum(sum(process.cpu_times()[:4]) for process in psutil.Process().children(recursive=True))
+    return sum(
+        sum(process.cpu_times()[:4]) for process in psutil.Process().children(recursive=True)
+    )

@@ -12,7 +12,10 @@ from pipelines.app.stages import run_stages
 from pipelines.app.training.recipe import compose
 
 PHOTOGRAPHS = 1000
-LOCALIZERS = {"SMILERegions": (), "MultiLevelHeatmap": (Path(__file__).with_name("multi_level.yaml"),)}
+LOCALIZERS = {
+    "SMILERegions": (),
+    "MultiLevelHeatmap": (Path(__file__).with_name("multi_level.yaml"),),
+}
 """Localizers of two encoders, each with the recipe of its training."""
 
 UNUSED = ("evaluate", "register_model")
@@ -28,7 +31,9 @@ def trained_pointer(localizer: str, data: Path, folder: Path) -> Pointer:
     values = compose(str(photos.resolve()), data / WEIGHTS, LOCALIZERS[localizer], settings).values
     run = folder / localizer
     use_store_of(run)
-    stages = [stage for stage in pipeline_components("late_interaction") if stage.name not in UNUSED]
+    stages = [
+        stage for stage in pipeline_components("late_interaction") if stage.name not in UNUSED
+    ]
     run_stages(run, values, stages)
     onnx = run / ARTIFACTS / "onnx"
     pointer = open_pointer(onnx, Embedder(onnx))

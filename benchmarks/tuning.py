@@ -73,12 +73,19 @@ class Search:
     def second(self, name: str, best: Trial) -> list[Trial]:
         """Return the trials of the wider space; none if the best of the first trials is at no edge."""
         wider = self.wider(name, best)
-        return _draw(wider, -(-self.trials // WIDER), self.seed + 1) if wider != self.space_of(name) else []
+        return (
+            _draw(wider, -(-self.trials // WIDER), self.seed + 1)
+            if wider != self.space_of(name)
+            else []
+        )
 
     def left_edges(self, name: str, best: Trial, chosen: Trial) -> list[str]:
         """Return the factors of the chosen trial that are at an edge of both spaces; ``best`` is of the first one."""
         space, wider = self.space_of(name), self.wider(name, best)
-        ends = {key: (min(space[key][0], wider[key][0]), max(space[key][1], wider[key][1])) for key in space}
+        ends = {
+            key: (min(space[key][0], wider[key][0]), max(space[key][1], wider[key][1]))
+            for key in space
+        }
         return list(edges_of(chosen, space, ends))
 
 
@@ -129,7 +136,10 @@ Measure = Callable[[Training, float], dict[str, Any] | None]
 
 def read_search(values: Mapping[str, Any]) -> Search:
     """Read spaces, a seed and a number of trials; the trials are drawn from them."""
-    space, closed_form = ({key: tuple(ends) for key, ends in values[name].items()} for name in ("space", "closed_form"))
+    space, closed_form = (
+        {key: tuple(ends) for key, ends in values[name].items()}
+        for name in ("space", "closed_form")
+    )
     return Search(values["trials"], values["seed"], tuple(values["seeds"]), space, closed_form)
 
 
@@ -139,7 +149,9 @@ def with_trial(values: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
     training = changed["train_embedding"]
     for phase in training["phases"]:
         phase["learning_rate"] *= trial.learning_rate
-        phase["batches"]["batch_size"] = max(2, round(phase["batches"]["batch_size"] * trial.batch_size))
+        phase["batches"]["batch_size"] = max(
+            2, round(phase["batches"]["batch_size"] * trial.batch_size)
+        )
         _scale(phase["loss"], trial.scale)
     for factor in ("regularization", "power"):
         if getattr(trial, factor) != 1.0:
@@ -161,10 +173,14 @@ def _scale(loss: Any, factor: float) -> None:
 def tune(name: str, search: Search, measure: Measure, end: float) -> Tuned:
     """Try the trials of a system, and train the best one with every seed; no training starts after the time ``end``."""
     tuned = Tuned()
-    while missing := [one for one in trials_of(name, search, tuned) if one.trial not in tuned.validation]:
+    while missing := [
+        one for one in trials_of(name, search, tuned) if one.trial not in tuned.validation
+    ]:
         for training in missing:
             if found := measure(training, end):
-                tuned.validation[training.trial] = found["recall sum" if "recall sum" in found else "NDCG"]
+                tuned.validation[training.trial] = found[
+                    "recall sum" if "recall sum" in found else "NDCG"
+                ]
         if any(training.trial not in tuned.validation for training in missing):
             break
     for training in seeds_of(name, search, tuned):
@@ -197,7 +213,10 @@ def best_of(trials: Iterable[Trial], tuned: Tuned) -> Trial:
 
 def with_seeds(name: str, search: Search, trial: Trial) -> list[Training]:
     """Return the trainings of a system with the values of a trial and every seed."""
-    return [Training(name, trial, REPORTED, seed) for seed in search.seeds[: 1 if name == CLOSED_FORM else None]]
+    return [
+        Training(name, trial, REPORTED, seed)
+        for seed in search.seeds[: 1 if name == CLOSED_FORM else None]
+    ]
 
 
 def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, end: float) -> None:
@@ -208,16 +227,22 @@ def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, en
     context = get_context("spawn")
     missing = [training for training in trainings if measure(training, -math.inf) is None]
     # A process for each training: freed memory stays with a process, and 20 trainings would hold 11 GB.
-    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        jobs, context, torch.set_num_threads, (1,), max_tasks_per_child=1
+    ) as pool:
         for job in [pool.submit(measure, training, end) for training in missing]:
             job.result()
 
 
-def tune_at_once(names: Sequence[str], search: Search, measure: Measure, jobs: int, end: float) -> None:
+def tune_at_once(
+    names: Sequence[str], search: Search, measure: Measure, jobs: int, end: float
+) -> None:
     """Store the measures of all trials of systems, then of their wider spaces, then of the chosen trials."""
     for wanted in (trials_of, trials_of, seeds_of):
         tried = {name: tune(name, search, measure, -math.inf) for name in names}
-        train_at_once((one for name in names for one in wanted(name, search, tried[name])), measure, jobs, end)
+        train_at_once(
+            (one for name in names for one in wanted(name, search, tried[name])), measure, jobs, end
+        )
 
 
 def difference(
@@ -235,7 +260,9 @@ def difference(
     return found.gain, *found.interval
 
 
-def stored(file: Path, key: Any, compute: Callable[[], dict[str, Any]] | None) -> dict[str, Any] | None:
+def stored(
+    file: Path, key: Any, compute: Callable[[], dict[str, Any]] | None
+) -> dict[str, Any] | None:
     """Return the measures in a file of the same key, else compute and store them; None if there is no ``compute``."""
     if file.is_file() and (found := json.loads(file.read_text()))["key"] == key:
         return dict(found["measures"])

@@ -23,7 +23,9 @@ def add_packages() -> None:
     """Put the wheel's other packages first on the path of this process and its children."""
     if PACKAGES.is_dir() and str(PACKAGES) not in sys.path:
         sys.path.insert(0, str(PACKAGES))
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH")))
+        )
 
 
 def conflicting_distribution() -> str | None:

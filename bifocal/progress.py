@@ -27,7 +27,11 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff
 
 
 def track(
-    items: Iterable[T], task: str, total: int | None = None, done: int = 0, status: Callable[[], str] = lambda: ""
+    items: Iterable[T],
+    task: str,
+    total: int | None = None,
+    done: int = 0,
+    status: Callable[[], str] = lambda: "",
 ) -> Iterator[T]:
     """Yield ``items`` and show the progress on stderr, with ``status()`` about the last item, such as its loss.
 
@@ -51,7 +55,11 @@ def printable(text: object) -> str:
     def escaped(found: re.Match[str]) -> str:
         letter = ord(found[0])
         # Python has bytes of a name that are not UTF-8 as surrogates.
-        return f"\\x{letter - 0xDC00:02x}" if 0xDC80 <= letter <= 0xDCFF else found[0].encode("unicode_escape").decode()
+        return (
+            f"\\x{letter - 0xDC00:02x}"
+            if 0xDC80 <= letter <= 0xDCFF
+            else found[0].encode("unicode_escape").decode()
+        )
 
     return CONTROL.sub(escaped, str(text))
 
@@ -67,7 +75,12 @@ class _Rate(ProgressColumn):
 
 
 def _bar(
-    items: Iterable[T], task: str, total: int | None, done: int, status: Callable[[], str], console: Console
+    items: Iterable[T],
+    task: str,
+    total: int | None,
+    done: int,
+    status: Callable[[], str],
+    console: Console,
 ) -> Iterator[T]:
     columns = (
         TextColumn("{task.description:<28}"),
@@ -85,7 +98,9 @@ def _bar(
             progress.update(bar, advance=1, status=status())
 
 
-def _lines(items: Iterable[T], task: str, total: int | None, done: int, status: Callable[[], str]) -> Iterator[T]:
+def _lines(
+    items: Iterable[T], task: str, total: int | None, done: int, status: Callable[[], str]
+) -> Iterator[T]:
     start = last_line = time.monotonic()
     for count, item in enumerate(items, start=1):
         yield item
@@ -95,6 +110,9 @@ def _lines(items: Iterable[T], task: str, total: int | None, done: int, status: 
             rate = count / (now - start)
             of_total, remaining = "", ""
             if total is not None:
-                of_total, remaining = f" of {total}", f", {(total - done - count) / rate:.0f} s left"
+                of_total, remaining = (
+                    f" of {total}",
+                    f", {(total - done - count) / rate:.0f} s left",
+                )
             details = f"; {status()}" if status() else ""
             log_line(f"{task}: {done + count}{of_total}, {rate:.1f}/s{remaining}{details}")

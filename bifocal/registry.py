@@ -60,7 +60,9 @@ def register(package: str) -> Callable[[T], T]:
 
     def add(part: T) -> T:
         if part.__name__ in _library_parts(package):
-            raise ValueError(f"{package} has a {part.__name__} already: give your class another name")
+            raise ValueError(
+                f"{package} has a {part.__name__} already: give your class another name"
+            )
         _REGISTERED.setdefault(package, {})[part.__name__] = part
         return part
 
@@ -96,11 +98,17 @@ def _class_of(module: str, name: str) -> type:
     if str(Path.cwd()) not in sys.path:  # a console script does not search the present folder
         sys.path.append(str(Path.cwd()))
     try:
-        classes = {key: value for key, value in vars(import_module(module)).items() if inspect.isclass(value)}
+        classes = {
+            key: value
+            for key, value in vars(import_module(module)).items()
+            if inspect.isclass(value)
+        }
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise ValueError(f"no module {module!r}: it is neither installed nor a file in {Path.cwd()}") from error
+        raise ValueError(
+            f"no module {module!r}: it is neither installed nor a file in {Path.cwd()}"
+        ) from error
     if name not in classes:
         raise ValueError(f"module {module} has no class {name!r}; {suggest(name, classes)}")
     return classes[name]
@@ -114,7 +122,9 @@ def split(ref: Any) -> tuple[str, dict[str, Any]]:
         return ref["name"], {name: value for name, value in ref.items() if name != "name"}
     if hasattr(ref, "name") and hasattr(ref, "arguments"):
         return ref.name, dict(ref.arguments)
-    raise ValueError(f"got {ref!r}, expected the name of a part or a mapping such as {{name: ..., argument: value}}")
+    raise ValueError(
+        f"got {ref!r}, expected the name of a part or a mapping such as {{name: ..., argument: value}}"
+    )
 
 
 def as_mapping(ref: Any) -> dict[str, Any]:
@@ -132,7 +142,13 @@ def check_range(interval: str, **values: float | None) -> None:
     """Raise ``ValueError`` unless each argument that is not None is in an interval such as "[0, 1)" or "(0, inf)"."""
     low, high = (float(end) for end in interval[1:-1].split(","))
     ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
-    expected = f"a number in {interval}" if high < math.inf else f"{low:g} or more" if ends else f"more than {low:g}"
+    expected = (
+        f"a number in {interval}"
+        if high < math.inf
+        else f"{low:g} or more"
+        if ends
+        else f"more than {low:g}"
+    )
     for name, value in values.items():
         if not (value is None or low < value < high or value in ends):
             raise ValueError(f"{name} is {value}: expected {expected}")
@@ -150,7 +166,9 @@ def all_arguments(package: str, ref: Any) -> dict[str, Any]:
     """Return the arguments in a reference to a part of ``package``, with its class's defaults."""
     name, arguments = split(ref)
     parameters = inspect.signature(get(package, name)).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty} | arguments
+    return {
+        p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
+    } | arguments
 
 
 def build(package: str, ref: Any, /, **available: Any) -> Any:
@@ -172,7 +190,9 @@ def build(package: str, ref: Any, /, **available: Any) -> Any:
 def _build_nested(package: str, value: Any, available: Mapping[str, Any]) -> Any:
     if isinstance(value, list | tuple):
         return [_build_nested(package, entry, available) for entry in value]
-    is_ref = isinstance(value, str | Mapping) or (hasattr(value, "name") and hasattr(value, "arguments"))
+    is_ref = isinstance(value, str | Mapping) or (
+        hasattr(value, "name") and hasattr(value, "arguments")
+    )
     return build(package, value, **available) if is_ref else value
 
 

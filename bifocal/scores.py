@@ -29,7 +29,9 @@ class Scores:
     def float(self) -> "Scores":
         """Return the scores as float32, after a model in mixed precision."""
         others = (self.visual, self.textual, self.word_scores, self.sentence_scores)
-        visual, textual, words, sentences = (None if part is None else part.float() for part in others)
+        visual, textual, words, sentences = (
+            None if part is None else part.float() for part in others
+        )
         cut = tuple(scores.float() for scores in self.cut)
         return Scores(self.cross.float(), visual, textual, words, sentences, cut)
 

@@ -41,18 +41,25 @@ def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
     """Return the weights that ``save_network`` wrote, on the CPU; errors name the ``expected`` content."""
     path = directory / WEIGHTS_FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{directory} holds no weights of a {expected}: {WEIGHTS_FILE} is missing")
+        raise FileNotFoundError(
+            f"{directory} holds no weights of a {expected}: {WEIGHTS_FILE} is missing"
+        )
     try:
         state: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a complete file of weights ({error}): write it again") from error
+        raise ValueError(
+            f"{path} is not a complete file of weights ({error}): write it again"
+        ) from error
     return state
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     """Write tensors and JSON metadata to one safetensors file, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    contiguous, notes = {name: t.contiguous() for name, t in tensors.items()}, json.dumps(dict(metadata))
+    contiguous, notes = (
+        {name: t.contiguous() for name, t in tensors.items()},
+        json.dumps(dict(metadata)),
+    )
     replace_file(path, lambda file: save_file(contiguous, file, metadata={"notes": notes}))
 
 
@@ -60,6 +67,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the metadata that ``write_tensors`` wrote."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["notes"])  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(
+                file.metadata()["notes"]
+            )  # noqa: SIM118
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a complete checkpoint ({error}): delete it to train from the start") from error
+        raise ValueError(
+            f"{path} is not a complete checkpoint ({error}): delete it to train from the start"
+        ) from error

@@ -21,14 +21,19 @@ PIPELINES = {
 @cache
 def all_components() -> dict[str, Component]:
     """All components by name: the stages, one per folder that has a ``spec.py``, and the steps of a cluster."""
-    stages = [import_module(f"components.{path.parent.name}.spec").COMPONENT for path in sorted(ROOT.glob("*/spec.py"))]
+    stages = [
+        import_module(f"components.{path.parent.name}.spec").COMPONENT
+        for path in sorted(ROOT.glob("*/spec.py"))
+    ]
     found = [*stages, *(step for step in vars(steps).values() if isinstance(step, ClusterStep))]
     return {component.name: component for component in found}
 
 
 def configurable_components() -> dict[str, Component]:
     """Stages by name: the components with a section in ``params.yaml``."""
-    return {name: component for name, component in all_components().items() if component.has_parameters}
+    return {
+        name: component for name, component in all_components().items() if component.has_parameters
+    }
 
 
 def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
@@ -41,7 +46,11 @@ def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
         name = waiting.pop()
         needed.add(name)
         waiting += [writer[artifact] for artifact in stages[name].inputs]
-    graph = {name: [writer[artifact] for artifact in stage.inputs] for name, stage in stages.items() if name in needed}
+    graph = {
+        name: [writer[artifact] for artifact in stage.inputs]
+        for name, stage in stages.items()
+        if name in needed
+    }
     return tuple(stages[name] for name in TopologicalSorter(graph).static_order())
 
 

@@ -32,26 +32,46 @@ FILES = (
 
 def main() -> None:
     """Build the images that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--group", action="append", choices=GROUPS, help="may be repeated; default: cpu")
-    parser.add_argument("--base", required=True, help="base image with its digest, or one of containers/base.sh")
-    parser.add_argument(
-        "--torch-backend", choices=("cpu",), help="torch without CUDA for the cpu image: see pipelines/README.md"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--name", default="localhost/bifocal", help="name of the images without a tag")
+    parser.add_argument(
+        "--group", action="append", choices=GROUPS, help="may be repeated; default: cpu"
+    )
+    parser.add_argument(
+        "--base", required=True, help="base image with its digest, or one of containers/base.sh"
+    )
+    parser.add_argument(
+        "--torch-backend",
+        choices=("cpu",),
+        help="torch without CUDA for the cpu image: see pipelines/README.md",
+    )
+    parser.add_argument(
+        "--name", default="localhost/bifocal", help="name of the images without a tag"
+    )
     parser.add_argument("--engine", choices=ENGINES, help="default: the first that is installed")
-    parser.add_argument("--option", action="append", default=[], help="build option of the engine; may be repeated")
-    parser.add_argument("--certificates", type=Path, help=f"PEM file for downloads; default: {CERTIFICATES}")
-    parser.add_argument("--push", action="store_true", help="push to the registry, as a cluster needs it")
+    parser.add_argument(
+        "--option", action="append", default=[], help="build option of the engine; may be repeated"
+    )
+    parser.add_argument(
+        "--certificates", type=Path, help=f"PEM file for downloads; default: {CERTIFICATES}"
+    )
+    parser.add_argument(
+        "--push", action="store_true", help="push to the registry, as a cluster needs it"
+    )
     parser.add_argument("--output", type=Path, default=Path("images.json"))
     options = parser.parse_args()
     certificates = options.certificates or (CERTIFICATES if CERTIFICATES.is_file() else None)
     if certificates and not certificates.is_file():
-        raise ValueError(f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {CERTIFICATES}")
+        raise ValueError(
+            f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {CERTIFICATES}"
+        )
     check_base(options.base)
     engine = options.engine or next((name for name in ENGINES if shutil.which(name)), None)
     if engine is None:
-        raise ValueError(f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' installs the first")
+        raise ValueError(
+            f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' installs the first"
+        )
     digests = json.loads(options.output.read_text()) if options.output.is_file() else {}
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
@@ -68,7 +88,15 @@ def main() -> None:
             digests[group] = digest(engine, options.name, tag, pushed=options.push)
             options.output.write_text(json.dumps(digests, indent=2) + "\n")
             bill = options.output.with_suffix(f".{group}.cdx.json")
-            call(sys.executable, "containers/sbom.py", tag, "--engine", engine, "--output", str(bill.resolve()))
+            call(
+                sys.executable,
+                "containers/sbom.py",
+                tag,
+                "--engine",
+                engine,
+                "--output",
+                str(bill.resolve()),
+            )
             sys.stdout.write(f"{digests[group]}\n")
 
 
@@ -86,7 +114,9 @@ def check_base(base: str) -> None:
         )
 
 
-def build_command(engine: str, tag: str, arguments: Mapping[str, str], certificates: Path | None) -> list[str]:
+def build_command(
+    engine: str, tag: str, arguments: Mapping[str, str], certificates: Path | None
+) -> list[str]:
     """Return the build command without its context. Only the docker format supports health checks."""
     group = arguments["GROUP"]
     return [
@@ -131,9 +161,13 @@ def call(*command: str, quiet: bool = False) -> str:
     Raises:
         ValueError: the command failed.
     """
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE if quiet else None, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE if quiet else None, text=True, check=False
+    )
     if done.returncode:
-        raise ValueError(f"'{' '.join(command[:4])} ...' failed with exit code {done.returncode}: see its output above")
+        raise ValueError(
+            f"'{' '.join(command[:4])} ...' failed with exit code {done.returncode}: see its output above"
+        )
     return done.stdout or ""
 
 

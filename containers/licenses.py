@@ -16,7 +16,9 @@ def license_of(metadata: Message) -> str | None:
     if expression:
         return str(expression)
     names = [
-        value.removeprefix(CLASSIFIER) for value in metadata.get_all("Classifier", []) if value.startswith(CLASSIFIER)
+        value.removeprefix(CLASSIFIER)
+        for value in metadata.get_all("Classifier", [])
+        if value.startswith(CLASSIFIER)
     ]
     if names:
         return " or ".join(sorted(names))

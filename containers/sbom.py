@@ -36,7 +36,9 @@ print(json.dumps({"python": sorted(python, key=str), "debian": sorted(debian)}))
 
 def main() -> None:
     """Write the file that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("image", help="name or digest of an image on this machine")
     parser.add_argument("--engine", required=True, help="podman, buildah or docker")
     parser.add_argument("--output", type=Path, required=True)
@@ -67,7 +69,9 @@ def bill_of_materials(image: str, packages: dict[str, Any]) -> str:
         known = [licenses.make_from_string(license_name)] if license_name else []
         bom.components.add(_library(url, known))
     for name, version, architecture in packages["debian"]:
-        bom.components.add(_library(PackageURL("deb", "debian", name, version, {"arch": architecture}), []))
+        bom.components.add(
+            _library(PackageURL("deb", "debian", name, version, {"arch": architecture}), [])
+        )
     bom.register_dependency(bom.metadata.component, bom.components)
     text: str = JsonV1Dot6(bom).output_as_string(indent=1)
     return text
@@ -76,7 +80,12 @@ def bill_of_materials(image: str, packages: dict[str, Any]) -> str:
 def _library(url: PackageURL, licenses: list[Any]) -> Component:
     text = url.to_string()
     return Component(
-        name=url.name, version=url.version, type=ComponentType.LIBRARY, purl=url, bom_ref=text, licenses=licenses
+        name=url.name,
+        version=url.version,
+        type=ComponentType.LIBRARY,
+        purl=url,
+        bom_ref=text,
+        licenses=licenses,
     )
 
 

@@ -43,7 +43,9 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = ["make", "--silent", "mlflow", f"MLFLOW_PORT={port}", f"MLFLOW_FILES={folder}/files"]
     environment = {**os.environ, "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{folder}/mlflow.db"}
     with (folder / "log.txt").open("wb") as log:
-        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
     while True:
         assert server.poll() is None, (folder / "log.txt").read_text()[-3000:]
@@ -64,14 +66,22 @@ def s3() -> Iterator[dict[str, str]]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    keys = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     bucket_client(endpoint).create_bucket(Bucket="bucket")
     yield {"AWS_ENDPOINT_URL": endpoint, **keys}
     server.stop()
 
 
 def bucket_client(endpoint: str) -> Any:
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+    keys = {
+        "aws_access_key_id": "test",
+        "aws_secret_access_key": "test",
+        "region_name": "us-east-1",
+    }
     return boto3.client("s3", endpoint_url=endpoint, **keys)
 
 
@@ -99,7 +109,9 @@ class KillingEngine(ContainerEngine):
 
     def checkpoints(self) -> set[str]:
         """Return the complete copies of checkpoints: the index is uploaded last."""
-        found = self.bucket.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get("Contents", [])
+        found = self.bucket.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get(
+            "Contents", []
+        )
         return {entry["Key"] for entry in found if entry["Key"].endswith("/index.json")}
 
 
@@ -114,7 +126,9 @@ def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[Exit
 
 
 def test_engine_returns_the_exit_code_of_a_container(tmp_path: Path) -> None:
-    assert run_python(tmp_path, "import os; print(os.environ['GREETING']); raise SystemExit(3)") == (Exit(3), "hello\n")
+    assert run_python(
+        tmp_path, "import os; print(os.environ['GREETING']); raise SystemExit(3)"
+    ) == (Exit(3), "hello\n")
 
 
 def test_engine_kills_and_removes_a_container_after_the_timeout(tmp_path: Path) -> None:
@@ -129,7 +143,9 @@ def test_engine_kills_and_removes_a_container_after_the_timeout(tmp_path: Path) 
 
 def test_engine_fails_on_a_missing_image(tmp_path: Path) -> None:
     (tmp_path / "pod").mkdir()
-    pod = Pod(tmp_path / "pod", (), "localhost/bifocal:none", ["python"], {}, 60.0, tmp_path / "log.txt")
+    pod = Pod(
+        tmp_path / "pod", (), "localhost/bifocal:none", ["python"], {}, 60.0, tmp_path / "log.txt"
+    )
     assert ContainerEngine({}, ROOT).run(pod) == Exit(1)
     assert "'python containers/build.py' builds it" in (tmp_path / "log.txt").read_text()
 
@@ -142,7 +158,10 @@ def test_image_runs_as_a_user_and_has_no_build_tools_or_secrets() -> None:
     secrets = "find /run/secrets /tools /cache -type f 2> /dev/null || true"
     shell = f"id -u; command -v gcc cc make uv pip pip3 g++ || true; {secrets}"
     done = subprocess.run(
-        ["podman", "run", "--rm", DIGEST, "sh", "-c", shell], capture_output=True, text=True, check=True
+        ["podman", "run", "--rm", DIGEST, "sh", "-c", shell],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "1000\n"
 
@@ -153,19 +172,27 @@ def compile_small(values: Mapping[str, Any], checkpoints: str | None) -> str:
     return kubeflow.compile_pipeline(values, cluster, "a" * 40)
 
 
-def test_the_small_pipeline_runs_in_containers_of_an_arbitrary_user(tmp_path: Path, mlflow: str) -> None:
-    engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, ROOT, user=USER)
+def test_the_small_pipeline_runs_in_containers_of_an_arbitrary_user(
+    tmp_path: Path, mlflow: str
+) -> None:
+    engine = ContainerEngine(
+        {"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, ROOT, user=USER
+    )
     text = compile_small(VALUES, None)
     states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
     assert set(states.values()) == {TaskState.COMPLETE}, logs(tmp_path)
-    registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
+    registration = json.loads(
+        (tmp_path / "run/register-model/registration/registration.json").read_text()
+    )
     assert registration["version"] == 1
     again = LocalRun(text, tmp_path / "run", engine).execute()
     uncached = {name for name, state in again.items() if state is not TaskState.CACHED}
     assert uncached == {"fingerprint", "notify", "register-model", "release", "promote"}
 
 
-def test_a_killed_training_goes_on_in_a_new_container(tmp_path: Path, mlflow: str, s3: dict[str, str]) -> None:
+def test_a_killed_training_goes_on_in_a_new_container(
+    tmp_path: Path, mlflow: str, s3: dict[str, str]
+) -> None:
     values = deepcopy(VALUES)
     values["train_embedding"]["phases"][0]["epochs"] = 60
     text = compile_small(values, "s3://bucket/checkpoints")
@@ -187,12 +214,31 @@ def test_run_command_fails_if_a_step_fails(tmp_path: Path, mlflow: str) -> None:
     images = tmp_path / "images.json"
     images.write_text(json.dumps({"cpu": DIGEST, "gpu": DIGEST}))
     command = [
-        *(sys.executable, "-m", "pipelines", "run", "--runner", "container", "--recipe", str(recipe)),
+        *(
+            sys.executable,
+            "-m",
+            "pipelines",
+            "run",
+            "--runner",
+            "container",
+            "--recipe",
+            str(recipe),
+        ),
         *("--images", str(images), "--folder", str(tmp_path / "run")),
     ]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": mlflow, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
-    environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": mlflow,
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    }
+    environment |= {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "fingerprint failed" in done.stderr
     assert "train-embedding: omitted" in done.stdout

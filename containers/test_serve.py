@@ -75,7 +75,9 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     # Podman asks systemd to repeat the health check; this machine may have none.
     environment = os.environ | {"DISABLE_HC_SYSTEMD": "true"}
     with running.log.open("wb") as log:
-        running.process = subprocess.Popen([*command, "--port", str(running.port)], env=environment, stderr=log)
+        running.process = subprocess.Popen(
+            [*command, "--port", str(running.port)], env=environment, stderr=log
+        )
     try:
         running.wait_until_ready()
         yield running
@@ -106,7 +108,9 @@ def test_the_service_answers_searches_and_its_page(container: Container) -> None
     assert [hit["id"] for hit in found] == [hit.id for hit in container.model.search(SENTENCE, 3)]
     status, picture, _ = container.get(f"/api/v1/thumbnail?id={found[0]['id']}")
     assert status == 200
-    status, body, _ = container.request("POST", "/api/v1/search/image", picture, {"content-type": "image/jpeg"})
+    status, body, _ = container.request(
+        "POST", "/api/v1/search/image", picture, {"content-type": "image/jpeg"}
+    )
     assert status == 200
     assert json.loads(body)["results"][0]["id"] == found[0]["id"]
     assert container.post("explain", {"id": found[0]["id"], "text": "three red stars"})["phrases"]
@@ -126,7 +130,9 @@ def test_a_stopped_container_answers_the_request_in_progress(container: Containe
         head = f"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: {JSON['content-type']}\r\n"
         connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:9])
         time.sleep(0.3)
-        stop = subprocess.Popen(("podman", "stop", "--time", "30", container.name), stdout=subprocess.DEVNULL)
+        stop = subprocess.Popen(
+            ("podman", "stop", "--time", "30", container.name), stdout=subprocess.DEVNULL
+        )
         deadline = time.monotonic() + 20
         while container.accepts():
             assert time.monotonic() < deadline

@@ -55,7 +55,10 @@ def site_page(path: str) -> str:
 
 def linked_sources() -> list[str]:
     """Return the source files that the pages link to."""
-    pages = [*(ROOT / DOCS).rglob("*.md"), *(ROOT / name for name in repository_pages() if name != "README.md")]
+    pages = [
+        *(ROOT / DOCS).rglob("*.md"),
+        *(ROOT / name for name in repository_pages() if name != "README.md"),
+    ]
     found = set()
     for page in pages:
         for target in LINK.findall(page.read_text()):
@@ -80,9 +83,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
     for path in linked_sources():
         file, language = ROOT / path, LANGUAGES.get(Path(path).suffix, "text")
-        shown = result_table(file) if file.parent == RESULTS else f"`````{language}\n{file.read_text()}`````\n"
+        shown = (
+            result_table(file)
+            if file.parent == RESULTS
+            else f"`````{language}\n{file.read_text()}`````\n"
+        )
         text = f"---\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n{shown}"
-        files.append(File.generated(config, source_page(path), content=text, inclusion=InclusionLevel.NOT_IN_NAV))
+        files.append(
+            File.generated(
+                config, source_page(path), content=text, inclusion=InclusionLevel.NOT_IN_NAV
+            )
+        )
     return files
 
 
@@ -96,17 +107,23 @@ def public_names(package: str) -> list[str]:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Write the reference of packages, and replace links to files of the repository by links to their pages."""
-    markdown = API.sub(lambda found: "\n\n".join(f"::: {name}" for name in public_names(found[1])), markdown)
+    markdown = API.sub(
+        lambda found: "\n\n".join(f"::: {name}" for name in public_names(found[1])), markdown
+    )
     uri = page.file.src_uri
     if uri.startswith("source/"):
         return markdown
-    origin = {uri: path for path, uri in repository_pages().items() if path != "README.md"}.get(uri, f"{DOCS}/{uri}")
+    origin = {uri: path for path, uri in repository_pages().items() if path != "README.md"}.get(
+        uri, f"{DOCS}/{uri}"
+    )
     lines, fence = [], ""
     for line in markdown.splitlines():
         mark = re.match(r"\s*(`{3,})", line)
         if mark:
             fence = "" if line.strip() == fence else fence or mark[1]
-        lines.append(line if fence else LINK.sub(lambda found: site_link(origin, uri, found[1]), line))
+        lines.append(
+            line if fence else LINK.sub(lambda found: site_link(origin, uri, found[1]), line)
+        )
     return "\n".join(lines)
 
 
@@ -114,7 +131,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Name the parts of the theme's search apart from other parts, and write empty headers of tables as cells."""
     named = output.replace('role="dialog"', 'role="dialog" aria-label="Search pages"')
     named = named.replace(
-        'class="md-search__options" aria-label="Search"', 'class="md-search__options" aria-label="Tools"'
+        'class="md-search__options" aria-label="Search"',
+        'class="md-search__options" aria-label="Tools"',
     )
     return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named)
 

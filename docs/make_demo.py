@@ -53,7 +53,10 @@ def main() -> None:
     shutil.copytree(artifacts / "onnx", SHIPPED / GRAPHS, ignore=shutil.ignore_patterns(*SKIPPED))
     weights = load_file(artifacts / "features" / "weights.safetensors")
     save_file(
-        {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()},
+        {
+            name: tensor.half() if tensor.is_floating_point() else tensor
+            for name, tensor in weights.items()
+        },
         SHIPPED / BACKBONE,
     )
     (SHIPPED / BACKBONE).chmod(0o644)  # safetensors lets only the owner read it
@@ -66,10 +69,18 @@ def write_collection(artifacts: Path) -> None:
     ids = split.images["image_id"].tolist()
     sheet = Image.new("RGB", (COLUMNS * SIDE, -(-len(ids) // COLUMNS) * SIDE))
     for number, image_id in enumerate(ids):
-        sheet.paste(open_image(split.image_path(image_id)), (number % COLUMNS * SIDE, number // COLUMNS * SIDE))
+        sheet.paste(
+            open_image(split.image_path(image_id)),
+            (number % COLUMNS * SIDE, number // COLUMNS * SIDE),
+        )
     sheet.save(SHIPPED / SHEET, "WEBP", quality=SHEET_QUALITY, method=6)
-    embedder, encoded = Embedder(SHIPPED / GRAPHS), [encode_file(image) for image in tiles(SHIPPED / SHEET, len(ids))]
-    parts = [embedder.embed_images(encoded[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
+    embedder, encoded = (
+        Embedder(SHIPPED / GRAPHS),
+        [encode_file(image) for image in tiles(SHIPPED / SHEET, len(ids))],
+    )
+    parts = [
+        embedder.embed_images(encoded[start : start + BATCH]) for start in range(0, len(ids), BATCH)
+    ]
     vectors = np.concatenate(parts).astype(np.float16)
     np.save(SHIPPED / VECTORS, vectors)
     bank = HubnessBank.read(artifacts / "embedding")

@@ -47,7 +47,9 @@ SECTIONS = (
     "evaluate",
 )
 """Sections of params.yaml behind the report: no other stage runs before it."""
-SCREENSHOTS = tuple(f"page_{name}.jpg" for name in ("gallery", "phone", "refusal", "results", "where"))
+SCREENSHOTS = tuple(
+    f"page_{name}.jpg" for name in ("gallery", "phone", "refusal", "results", "where")
+)
 """Pictures of the search page: see ``docs/make_screenshots.py``."""
 PLOTS = ("year.png",)
 """Plots of benchmarks: see docs/monitoring.md."""
@@ -77,13 +79,19 @@ def write_pictures_of(run: Path) -> None:
     report = run / "artifacts" / "report" / "index.html"
     first_page(report).save(PICTURES / "report.png", optimize=True)
     shutil.copyfile(report, PICTURES / "report.html")
-    INPUTS.write_text(json.dumps({picture: inputs(picture) for picture in SOURCES}, indent=1) + "\n")
+    INPUTS.write_text(
+        json.dumps({picture: inputs(picture) for picture in SOURCES}, indent=1) + "\n"
+    )
 
 
 def main() -> None:
     """Write the drawings, and with ``--run`` the other pictures."""
-    arguments = argparse.ArgumentParser(prog="python -m docs.make_pictures", description=__doc__.splitlines()[0])
-    arguments.add_argument("--run", type=Path, help="folder of 'make repro'; its report has 2 queries per kind")
+    arguments = argparse.ArgumentParser(
+        prog="python -m docs.make_pictures", description=__doc__.splitlines()[0]
+    )
+    arguments.add_argument(
+        "--run", type=Path, help="folder of 'make repro'; its report has 2 queries per kind"
+    )
     run = arguments.parse_args().run
     for name, text in drawings().items():
         (PICTURES / name).write_text(text)

@@ -66,7 +66,17 @@ def served_photographs(weights: Path) -> Iterator[str]:
     with TemporaryDirectory() as temporary:
         photographs, run = Path(temporary) / "photographs", Path(temporary) / "run"
         write_photographs(photographs)
-        command = [sys.executable, "-m", "bifocal", "index", photographs, "--weights", weights, "--folder", run]
+        command = [
+            sys.executable,
+            "-m",
+            "bifocal",
+            "index",
+            photographs,
+            "--weights",
+            weights,
+            "--folder",
+            run,
+        ]
         subprocess.run([*map(str, command)], check=True)
         with running_server(run) as server:
             yield f"http://127.0.0.1:{server.port}/"
@@ -81,8 +91,12 @@ def take(page: Page, name: str) -> None:
 
 def main() -> None:
     """Write the screenshots."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", type=Path, required=True, help="folder of the networks of the encoder small")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--weights", type=Path, required=True, help="folder of the networks of the encoder small"
+    )
     weights = parser.parse_args().weights
     with served_photographs(weights) as address, chromium(required_chromium()) as browser:
         for name, (query, photograph) in QUERIES.items():

@@ -53,7 +53,10 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     results["pointing, image center"] = pointing["centre"]
     for name, value in results.items():
         print(f"{name:24} {value:5.1f} %")
-    print("k on val:", ", ".join(f"{k}: {value:.1f} %" for k, value in pointing["accuracy_of_k"].items()))
+    print(
+        "k on val:",
+        ", ".join(f"{k}: {value:.1f} %" for k, value in pointing["accuracy_of_k"].items()),
+    )
 
     # The heatmap of a phrase in each of four images.
     heatmaps = Heatmaps(bean.model, inputs.features, BEANHeatmap(k=pointing["k"]))
@@ -93,7 +96,9 @@ def train(inputs: TrainingInputs, pooling: str) -> Subject:
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow.")
+@click.option(
+    "--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow."
+)
 def command(images: int) -> None:
     """Train BEAN on drawn scenes."""
     main(images)

@@ -48,7 +48,9 @@ def load_clip_benchmark(directory: Path | str) -> tuple[ClipBenchmarkModel, Tran
     """
     model = TrainedModel(directory)
     if "image" not in model.embedder.inputs:
-        raise ValueError(f"{directory}: no exported graph computes features from images; train on an image extractor")
+        raise ValueError(
+            f"{directory}: no exported graph computes features from images; train on an image extractor"
+        )
 
     def transform(image: Image.Image) -> Tensor:
         pixels = read_pixels(encode_file(image), **model.embedder.preprocessing)

@@ -47,7 +47,10 @@ def source_hash(notebook: NotebookNode) -> str:
 def execute(notebook: NotebookNode) -> None:
     """Execute all cells in a kernel of its own, in the root of the repository; keep neither times nor progress."""
     NotebookClient(
-        notebook, timeout=SECONDS_PER_CELL, kernel_name="python3", resources={"metadata": {"path": str(FOLDER.parent)}}
+        notebook,
+        timeout=SECONDS_PER_CELL,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER.parent)}},
     ).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)

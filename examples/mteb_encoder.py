@@ -27,7 +27,9 @@ class MTEBEncoder(AbsEncoder):  # type: ignore[misc]
     def __init__(self, directory: Path | str) -> None:
         self.model = TrainedModel(directory)
         name = f"bifocal/{Path(directory).resolve().name}"
-        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "modalities": ["image", "text"]})
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {"name": name, "modalities": ["image", "text"]}
+        )
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> NDArray[np.float32]:
         """Return the vectors (N, d) of all batches of ``inputs``, which have lists under ``text``, ``image`` or both.

@@ -55,7 +55,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         "image_encoder": {"name": "MultiLevelEncoder", "levels": 2},
         "text_encoder": {"name": "ElmoMixtureEncoder", "slope": 0.25},
     }
-    model = new_model({"name": "GroundingModel", "dim": 96, "unit_sentence": True, **encoders}, inputs, seed=1)
+    model = new_model(
+        {"name": "GroundingModel", "dim": 96, "unit_sentence": True, **encoders}, inputs, seed=1
+    )
 
     # Posteriors of the matching sentence and image in the batch, by R_w and by R_s (7)-(10). gamma_2 is 40 in place of
     # 10: in so few steps, cosines stay close to each other.
@@ -69,7 +71,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     train_phases(model, [phase], inputs, seed=1)
 
     # Pointing at phrases in their sentences, section 4.3.
-    subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
+    subject = Subject(
+        model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
+    )
     retrieval, pointing = Retrieval()(subject).metrics, PointingGame()(subject).metrics["pointing"]
     results = {
         "image R@10": retrieval["image_retrieval"]["R@10"],
@@ -85,7 +89,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     picture = open_image(subject.split.image_path(image_id))
     sentence = str(subject.split.captions.query("image_id == @image_id")["text"].iloc[0])
     with torch.inference_mode():
-        (cells,) = model.embed_images(inputs.features.gather(inputs.features.rows([image_id])))  # (L, R, d)
+        (cells,) = model.embed_images(
+            inputs.features.gather(inputs.features.rows([image_id]))
+        )  # (L, R, d)
         words = model.embed_captions(inputs.vectorizer.vectorize([sentence]))[1][0]  # (T, d)
         attention = attend(words, cells)
     best = attention.pertinence.topk(4).indices.sort().values.tolist()
@@ -101,7 +107,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow.")
+@click.option(
+    "--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow."
+)
 def command(images: int) -> None:
     """Train multi-level grounding on drawn scenes."""
     main(images)

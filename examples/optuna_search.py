@@ -20,15 +20,25 @@ from dvc.repo import Repo
 METRICS = "artifacts/metrics/summary.json"
 Choose = Callable[[optuna.Trial, str], object]
 SPACE: Mapping[str, Choose] = {
-    "train_embedding.phases.0.learning_rate": lambda trial, name: trial.suggest_float(name, 3e-4, 3e-3, log=True),
-    "train_embedding.phases.0.loss.temperature": lambda trial, name: trial.suggest_float(name, 0.02, 0.2, log=True),
-    "train_embedding.model.dim": lambda trial, name: trial.suggest_categorical(name, [256, 512, 1024]),
+    "train_embedding.phases.0.learning_rate": lambda trial, name: trial.suggest_float(
+        name, 3e-4, 3e-3, log=True
+    ),
+    "train_embedding.phases.0.loss.temperature": lambda trial, name: trial.suggest_float(
+        name, 0.02, 0.2, log=True
+    ),
+    "train_embedding.model.dim": lambda trial, name: trial.suggest_categorical(
+        name, [256, 512, 1024]
+    ),
 }
 """A draw for each parameter, by its path in params.yaml."""
 
 
 def search(
-    space: Mapping[str, Choose], metric: str, trials: int, name: str = "search", storage: str | None = None
+    space: Mapping[str, Choose],
+    metric: str,
+    trials: int,
+    name: str = "search",
+    storage: str | None = None,
 ) -> optuna.Study:
     """Maximize ``metric`` of the project in the working directory.
 
@@ -40,9 +50,13 @@ def search(
     """
 
     def objective(trial: optuna.Trial) -> float:
-        settings = [f"{parameter}={choose(trial, parameter)}" for parameter, choose in space.items()]
+        settings = [
+            f"{parameter}={choose(trial, parameter)}" for parameter, choose in space.items()
+        ]
         with Repo() as repo:
-            (experiment,) = repo.experiments.run(params=settings, name=f"{name}-{trial.number}", tmp_dir=True)
+            (experiment,) = repo.experiments.run(
+                params=settings, name=f"{name}-{trial.number}", tmp_dir=True
+            )
         return float(metrics_show(METRICS, rev=experiment)[metric])
 
     study = optuna.create_study(
@@ -58,8 +72,15 @@ def search(
 
 @click.command()
 @click.option("--trials", default=20, show_default=True)
-@click.option("--metric", default="recall_sum", show_default=True, help="Key of artifacts/metrics/summary.json.")
-@click.option("--name", default="search", show_default=True, help="Name of the study and of its experiments.")
+@click.option(
+    "--metric",
+    default="recall_sum",
+    show_default=True,
+    help="Key of artifacts/metrics/summary.json.",
+)
+@click.option(
+    "--name", default="search", show_default=True, help="Name of the study and of its experiments."
+)
 @click.option("--storage", help="Database of Optuna, such as sqlite:///optuna.db.")
 def main(trials: int, metric: str, name: str, storage: str | None) -> None:
     """Search the space of this file, and print the best trial."""

@@ -29,7 +29,13 @@ from bifocal.training.schedules import Cosine
 DIM, SIDE = 64, 64
 CLIP = {
     "embed_dim": DIM,
-    "vision_cfg": {"image_size": SIDE, "patch_size": 16, "width": 64, "layers": 3, "head_width": 16},
+    "vision_cfg": {
+        "image_size": SIDE,
+        "patch_size": 16,
+        "width": 64,
+        "layers": 3,
+        "head_width": 16,
+    },
     "text_cfg": {"context_length": 24, "width": 64, "heads": 4, "layers": 2},
 }
 TOWERS = {"tag": None, "model_arguments": CLIP}
@@ -46,7 +52,13 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     # The own domain: vectors of the frozen towers, which are in one space.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "TwinScenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "TwinScenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={"name": "OpenClip", **TOWERS},
         weights={"name": "FromFile", "path": str(weights)},
         vectorizer={"name": "OpenClipText", "path": str(weights), **TOWERS},
@@ -67,18 +79,31 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     blend = choose_blend(model, inputs)["blend"]
 
     # The same features and text of the split "test": both towers as they are, the heads, and CCA of the towers.
-    subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
+    subject = Subject(
+        model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
+    )
     systems = Baselines(cca_dim=DIM)(subject).metrics["baselines"]
     sides = ("caption", "image")
-    bars = {name: [systems[key][f"{side}_retrieval"]["R@10"] for side in sides] for name, key in SYSTEMS.items()}
-    results = {f"{side} R@10, {name}": row[column] for column, side in enumerate(sides) for name, row in bars.items()}
-    results["image R@10, chance"] = Retrieval()(subject).metrics["chance"]["image_retrieval"]["R@10"]
+    bars = {
+        name: [systems[key][f"{side}_retrieval"]["R@10"] for side in sides]
+        for name, key in SYSTEMS.items()
+    }
+    results = {
+        f"{side} R@10, {name}": row[column]
+        for column, side in enumerate(sides)
+        for name, row in bars.items()
+    }
+    results["image R@10, chance"] = Retrieval()(subject).metrics["chance"]["image_retrieval"][
+        "R@10"
+    ]
     results["weight of the heads"] = 100 * blend
     for name, value in results.items():
         print(f"{name:28} {value:5.1f} %")
 
     table = pd.DataFrame(bars, index=[f"{side} R@10" for side in sides])
-    table.plot.bar(rot=0, ylabel="percent, test split", figsize=(6, 3.2)).figure.savefig(home / "own_domain.png")
+    table.plot.bar(rot=0, ylabel="percent, test split", figsize=(6, 3.2)).figure.savefig(
+        home / "own_domain.png"
+    )
     print(f"-> {home / 'own_domain.png'}")
     return results
 
@@ -90,13 +115,18 @@ def train_contrastive(images: int, epochs: int, file: Path) -> None:
     network, contrast = backbone.network.train().requires_grad_(), open_clip_library().ClipLoss()
     drawn = [Scenes(seed=2).scene("train", number) for number in range(images)]
     pixels = torch.stack([backbone.preprocess(draw_scene(scene, SIDE)) for scene, _ in drawn])
-    tokens = torch.stack([backbone.tokenizer([sentence.text for sentence in sentences]) for _, sentences in drawn])
+    tokens = torch.stack(
+        [backbone.tokenizer([sentence.text for sentence in sentences]) for _, sentences in drawn]
+    )
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.001)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.001, epochs * -(-images // 100))
     for _ in range(epochs):
         for rows in torch.randperm(images).split(100):
             texts = tokens[rows, torch.randint(tokens.shape[1], (len(rows),))]
-            vectors = normalize(backbone.project(pixels[rows]), dim=1), normalize(network.encode_text(texts), dim=1)
+            vectors = (
+                normalize(backbone.project(pixels[rows]), dim=1),
+                normalize(network.encode_text(texts), dim=1),
+            )
             optimizer.zero_grad()
             contrast(*vectors, network.logit_scale.exp()).backward()
             optimizer.step()
@@ -106,7 +136,12 @@ def train_contrastive(images: int, epochs: int, file: Path) -> None:
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Twin scenes to train on; all other sizes follow.")
+@click.option(
+    "--images",
+    default=400,
+    show_default=True,
+    help="Twin scenes to train on; all other sizes follow.",
+)
 def command(images: int) -> None:
     """Train residual heads above a small contrastive model on twin scenes."""
     main(images)

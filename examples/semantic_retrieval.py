@@ -45,7 +45,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
 
     def ndcg() -> float:
-        subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
+        subject = Subject(
+            model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
+        )
         return float(SemanticRetrieval()(subject).metrics["semantic"]["NDCG_area"])
 
     untrained = ndcg()
@@ -70,7 +72,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     train_phases(model, [phase], inputs, seed=1)
 
     # NDCG against the tf-idf similarity of the captions, which the model does not see for test images, section 6.
-    subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
+    subject = Subject(
+        model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
+    )
     metrics = SemanticRetrieval()(subject).metrics["semantic"]
     results = {
         "NDCG": metrics["NDCG_area"],
@@ -82,7 +86,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     # Figure 5: an image, and the same image plus and minus words.
     image_ids = subject.split.images["image_id"].tolist()
-    search = Search(SearchIndex.of(image_ids, subject.image_embeddings), TorchEmbedder(model, inputs.vectorizer))
+    search = Search(
+        SearchIndex.of(image_ids, subject.image_embeddings), TorchEmbedder(model, inputs.vectorizer)
+    )
     query = str(image_ids[0])
     shown = [(open_image(subject.split.image_path(query)), "query")]
     for title, hits in {
@@ -90,14 +96,19 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         f"+ {PLUS}": search(like=query, plus=[PLUS], k=2),
         f"+ {PLUS} - {MINUS}": search(like=query, plus=[PLUS], minus=[MINUS], k=2),
     }.items():
-        shown += [(open_image(subject.split.image_path(hit.id)), f"{title}: {hit.score:.2f}") for hit in hits]
+        shown += [
+            (open_image(subject.split.image_path(hit.id)), f"{title}: {hit.score:.2f}")
+            for hit in hits
+        ]
     contact_sheet("Semantic retrieval", shown).save(home / "semantic_retrieval.png")
     print(f"-> {home / 'semantic_retrieval.png'}")
     return results
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow.")
+@click.option(
+    "--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow."
+)
 def command(images: int) -> None:
     """Train semantic retrieval on drawn scenes."""
     main(images)

@@ -39,7 +39,10 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     # Image: G = norm(W_1 X), the regions in the joint space (3.6); A = softmax over the regions of W_2 G, one weight
     # per region and dimension (3.8); x = the sum over the regions of A o G (3.7). Sentence: word vectors and an SRU.
-    encoders = {"image_encoder": "SMILEEncoder", "text_encoder": {"name": "SRUEncoder", "layers": 2}}
+    encoders = {
+        "image_encoder": "SMILEEncoder",
+        "text_encoder": {"name": "SRUEncoder", "layers": 2},
+    }
     model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
 
     # The triplet loss of the hardest negative in the batch (3.9)-(3.11). In a training of a few hundred steps, it
@@ -54,7 +57,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     train_phases(model, [phase], inputs, seed=1)
 
     # Retrieval on the split "test", also re-ranked by (3.12)-(3.13); pointing by <v, G_r>, the score of region r (4.3).
-    subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
+    subject = Subject(
+        model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
+    )
     retrieval = Retrieval()(subject).metrics
     pointing = PointingGame()(subject).metrics["pointing"]
     results = {
@@ -82,13 +87,17 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         with torch.inference_mode():
             vector = model.embed_captions(inputs.vectorizer.vectorize([phrase]))[0]
         shown.append((overlay(picture, heatmaps(image_id, vector).numpy()), phrase))
-    contact_sheet("SMILE: attention, and the heatmaps of two phrases", shown).save(home / "smile.png")
+    contact_sheet("SMILE: attention, and the heatmaps of two phrases", shown).save(
+        home / "smile.png"
+    )
     print(f"-> {home / 'smile.png'}")
     return results
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow.")
+@click.option(
+    "--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow."
+)
 def command(images: int) -> None:
     """Train SMILE on drawn scenes."""
     main(images)

@@ -69,7 +69,11 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     # Spearman's correlation is r_s = 1 - 6 |rank(y) - rank(y*)|^2 / (n (n^2 - 1)) (5.4). With a sorter in place of the
     # rank of the scores it is a loss (5.6), which reads only the order of the targets. On this easy task, the distance
     # to the counts does as well.
-    losses = {"L1 regression": RegressionLoss(power=1), "pairwise": SpearmanLoss(pairwise), "LSTM": SpearmanLoss(lstm)}
+    losses = {
+        "L1 regression": RegressionLoss(power=1),
+        "pairwise": SpearmanLoss(pairwise),
+        "LSTM": SpearmanLoss(lstm),
+    }
     for name, loss in losses.items():
         head = train_head(loss, mean_cells(train), train.values[:, 0], steps=images)
         predicted = head(mean_cells(test)).detach().squeeze(1)
@@ -106,7 +110,9 @@ def train_head(loss: nn.Module, features: Tensor, targets: Tensor, steps: int) -
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow.")
+@click.option(
+    "--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow."
+)
 def command(images: int) -> None:
     """Train a sorter, and heads with rank losses on drawn scenes."""
     main(images)

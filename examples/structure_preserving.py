@@ -45,7 +45,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     }
     results = {}
     for name, model in models.items():
-        subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
+        subject = Subject(
+            model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
+        )
         recall = Retrieval()(subject).metrics
         results[f"caption R@1, {name}"] = recall["caption_retrieval"]["R@1"]
         results[f"image R@1, {name}"] = recall["image_retrieval"]["R@1"]
@@ -55,7 +57,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     measures = ("caption R@1", "image R@1", "neighbors")
     bars = {name: [results[f"{measure}, {name}"] for measure in measures] for name in models}
-    plot = pd.DataFrame(bars, index=measures).plot.bar(rot=0, ylabel="percent, test split", figsize=(6, 3.2))
+    plot = pd.DataFrame(bars, index=measures).plot.bar(
+        rot=0, ylabel="percent, test split", figsize=(6, 3.2)
+    )
     plot.figure.savefig(home / "structure_preserving.png")
     print(f"-> {home / 'structure_preserving.png'}")
     return results
@@ -66,7 +70,9 @@ def train(inputs: TrainingInputs, textual_weight: float) -> Model:
     # Figure 1: two fully connected layers per branch, batch normalization, and unit norm.
     branch = {"name": "ProjectionEncoder", "hidden": 512, "dropout": 0.1}
     model = new_model(
-        {"name": "TwoBranchModel", "dim": 128, "image_encoder": branch, "text_encoder": branch}, inputs, seed=1
+        {"name": "TwoBranchModel", "dim": 128, "image_encoder": branch, "text_encoder": branch},
+        inputs,
+        seed=1,
     )
     # d(x, y) + m < d(x, y') for a caption y of image x and any other caption y' (1), the same for images (2) with the
     # weight lambda_1, and d(y, y') + m < d(y, y'') for two captions y, y' of one image (4) with lambda_3; together (5).
@@ -99,7 +105,9 @@ def neighbors(subject: Subject) -> float:
 
 
 @click.command()
-@click.option("--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow.")
+@click.option(
+    "--images", default=400, show_default=True, help="Scenes to train on; all other sizes follow."
+)
 def command(images: int) -> None:
     """Train structure-preserving embeddings on drawn scenes."""
     main(images)

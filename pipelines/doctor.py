@@ -29,7 +29,9 @@ MIN_FREE_GB = 10
 FREE_DISK = "dvc gc --all-commits --all-experiments --dry  # lists unused outputs; run it again without --dry"
 TIMEOUT_SECONDS = 5
 # 'dvc status --cloud' does not contact the remote before a first stage has run.
-CONTACT_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
+CONTACT_REMOTE = (
+    "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
+)
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,18 @@ def python() -> CheckResult:
     version = ".".join(map(str, sys.version_info[:3]))
     required = _project()["requires-python"]
     ok = Requirement(f"python{required}").specifier.contains(version)
-    return CheckResult("Python", ok, f"{version}, {required} is needed", "make setup PYTHON=python3.11")
+    return CheckResult(
+        "Python", ok, f"{version}, {required} is needed", "make setup PYTHON=python3.11"
+    )
 
 
 def packages() -> CheckResult:
     """Check the installed packages against the version ranges of pyproject.toml."""
     project = _project()
     problems = []
-    for requirement in _requirements(project["dependencies"], project["optional-dependencies"], {"pipelines"}):
+    for requirement in _requirements(
+        project["dependencies"], project["optional-dependencies"], {"pipelines"}
+    ):
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
@@ -77,7 +83,9 @@ def _requirements(
     texts: Iterable[str], extras: Mapping[str, Sequence[str]], wanted: Iterable[str]
 ) -> Iterator[Requirement]:
     """Yield the requirements in ``texts`` and of the wanted extras, which may name further extras."""
-    for requirement in map(Requirement, [*texts, *(text for name in sorted(wanted) for text in extras[name])]):
+    for requirement in map(
+        Requirement, [*texts, *(text for name in sorted(wanted) for text in extras[name])]
+    ):
         if requirement.name == "bifocal-vse":
             yield from _requirements([], extras, requirement.extras)
         else:
@@ -99,7 +107,12 @@ def gpu() -> CheckResult:
         fix = "nvidia-smi  # the driver must be as new as torch.version.cuda"
         return CheckResult("GPU", False if has_driver else None, message, fix if has_driver else "")
     ok = "CUDAExecutionProvider" in providers
-    return CheckResult("GPU", ok, message, "uv pip uninstall onnxruntime && uv pip install --reinstall onnxruntime-gpu")
+    return CheckResult(
+        "GPU",
+        ok,
+        message,
+        "uv pip uninstall onnxruntime && uv pip install --reinstall onnxruntime-gpu",
+    )
 
 
 def disk() -> CheckResult:
@@ -113,7 +126,9 @@ def dvc_remote() -> CheckResult:
     """Check that DVC has a default remote that answers."""
     listing = _run(sys.executable, "-m", "dvc", "remote", "default")
     if listing.returncode or not listing.stdout.strip() or "No default" in listing.stdout:
-        return CheckResult("DVC remote", None, "none", "dvc remote add --default s3 s3://BUCKET/dvc")
+        return CheckResult(
+            "DVC remote", None, "none", "dvc remote add --default s3 s3://BUCKET/dvc"
+        )
     name = listing.stdout.strip()
     contact = _run(sys.executable, "-c", CONTACT_REMOTE)
     ok = contact.returncode == 0
@@ -149,7 +164,9 @@ def mlflow() -> CheckResult:
     if not uri.startswith("http"):
         fix = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
         return CheckResult("MLflow", None, f"runs are stored in {tracking_uri()}, no server", fix)
-    return _check_endpoint("MLflow", f"{uri}/health", "make mlflow; for error 403 add this host to MLFLOW_HOSTS")
+    return _check_endpoint(
+        "MLflow", f"{uri}/health", "make mlflow; for error 403 add this host to MLFLOW_HOSTS"
+    )
 
 
 def kubeflow() -> CheckResult:
@@ -165,14 +182,27 @@ def kubeflow() -> CheckResult:
     return _check_endpoint("Kubeflow", f"{uri}/apis/v2beta1/healthz", forward)
 
 
-CHECKS: tuple[Callable[[], CheckResult], ...] = (python, packages, gpu, disk, dvc_remote, s3, mlflow, kubeflow)
+CHECKS: tuple[Callable[[], CheckResult], ...] = (
+    python,
+    packages,
+    gpu,
+    disk,
+    dvc_remote,
+    s3,
+    mlflow,
+    kubeflow,
+)
 
 
 def _check_endpoint(name: str, url: str, fix: str) -> CheckResult:
     try:
         with urlopen(_request(url), timeout=TIMEOUT_SECONDS):
             return CheckResult(name, True, f"{url} answers")
-    except (OSError, ValueError, HTTPException) as error:  # no answer, not a URL, not an HTTP server
+    except (
+        OSError,
+        ValueError,
+        HTTPException,
+    ) as error:  # no answer, not a URL, not an HTTP server
         return CheckResult(name, False, f"{url}: {error}", fix)
 
 
@@ -182,7 +212,9 @@ def _request(url: str) -> Request:
     user_info, _, host = parts.netloc.rpartition("@")
     request = Request(parts._replace(netloc=host).geturl())
     if user_info:
-        request.add_header("Authorization", f"Basic {b64encode(unquote(user_info).encode()).decode()}")
+        request.add_header(
+            "Authorization", f"Basic {b64encode(unquote(user_info).encode()).decode()}"
+        )
     return request
 
 
@@ -199,7 +231,9 @@ def doctor() -> None:
     """Check this machine, and print a command for each problem."""
     failures = 0
     for result in run_checks():
-        mark, color = {True: ("ok", "green"), False: ("WRONG", "red"), None: ("-", "yellow")}[result.ok]
+        mark, color = {True: ("ok", "green"), False: ("WRONG", "red"), None: ("-", "yellow")}[
+            result.ok
+        ]
         click.secho(f"{mark:6}{result.name}: {result.message}", fg=color)
         if not result.ok and result.fix:
             click.echo(f"      {result.fix}")

@@ -45,7 +45,8 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
             **{component.name: _stage(component, values, home) for component in components},
         },
         "metrics": [f"artifacts/{path}" for component in components for path in component.metrics],
-        "plots": plots + [f"artifacts/{path}" for component in components for path in component.image_dirs],
+        "plots": plots
+        + [f"artifacts/{path}" for component in components for path in component.image_dirs],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
 
@@ -53,36 +54,55 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
 def versions_and_code() -> dict[str, Any]:
     """Return the installed versions, and below ``CODE`` the code hash of each stage of DVC."""
     stages = {stage.name: stage for pipeline in PIPELINES for stage in dvc_components(pipeline)}
-    return {**package_versions(), CODE: {name: identity.source_hash(stage) for name, stage in stages.items()}}
+    return {
+        **package_versions(),
+        CODE: {name: identity.source_hash(stage) for name, stage in stages.items()},
+    }
 
 
 def package_versions() -> dict[str, str]:
     """Installed version of every package that a stage of DVC depends on, and Python's."""
     return identity.installed_versions(
         sorted(
-            {name for pipeline in PIPELINES for stage in dvc_components(pipeline) for name in identity.packages(stage)}
+            {
+                name
+                for pipeline in PIPELINES
+                for stage in dvc_components(pipeline)
+                for name in identity.packages(stage)
+            }
         )
     )
 
 
 def _plot(plot: Plot) -> dict[str, Any]:
     y = {f"artifacts/{plot.path}": plot.y}
-    return {plot.title: {"x": plot.x, "y": y, "title": plot.title, "x_label": plot.x, "y_label": plot.y}}
+    return {
+        plot.title: {"x": plot.x, "y": y, "title": plot.title, "x_label": plot.x, "y_label": plot.y}
+    }
 
 
 def _packages_stage(home: PurePosixPath) -> dict[str, Any]:
     """Return the stage that writes versions and code hashes on each 'dvc repro'; it takes a second or two."""
     file = str(home / "artifacts" / PACKAGES_FILE)
-    return {"cmd": f"python -m pipelines packages {file}", **_wdir(home), "always_changed": True, "outs": [file]}
+    return {
+        "cmd": f"python -m pipelines packages {file}",
+        **_wdir(home),
+        "always_changed": True,
+        "outs": [file],
+    }
 
 
 def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath) -> dict[str, Any]:
     at_root = home == PurePosixPath()
-    options = "" if at_root else f" --params {home / 'params.yaml'} --artifacts {home / 'artifacts'}"
+    options = (
+        "" if at_root else f" --params {home / 'params.yaml'} --artifacts {home / 'artifacts'}"
+    )
     sections = ["seed", component.name]
     keys = [f"{CODE}.{component.name}", identity.PYTHON, *identity.packages(component)]
     packages = {str(home / "artifacts" / PACKAGES_FILE): keys}
-    modules = [os.path.relpath(file) for file in identity.user_modules(values[component.name]).values()]
+    modules = [
+        os.path.relpath(file) for file in identity.user_modules(values[component.name]).values()
+    ]
     return {
         "cmd": f"python -m components {component.name}{options}",
         **_wdir(home),

@@ -43,12 +43,18 @@ def _retrieval_table(metrics: Mapping[str, Any]) -> Table:
     # The report has R-precision and mAP@R, which are of caption retrieval alone.
     shared = metrics["caption_retrieval"].keys() & metrics["image_retrieval"].keys()
     names = sorted(shared, key=lambda name: (len(name), name))
-    table = Table(title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1")
+    table = Table(
+        title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1"
+    )
     table.add_column()
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for direction, label in DIRECTIONS.items():
-        groups = {"": metrics, ", corrected": metrics.get("corrected"), ", re-ranked": metrics["reranked"]}
+        groups = {
+            "": metrics,
+            ", corrected": metrics.get("corrected"),
+            ", re-ranked": metrics["reranked"],
+        }
         for suffix, group in (groups | {", chance": metrics["chance"]}).items():
             if group is None:
                 continue

@@ -40,7 +40,9 @@ class System:
 
     def ranks(self) -> list[pd.DataFrame]:
         """Return the ranks of each run."""
-        return [pd.read_parquet(run / "artifacts" / "metrics" / RANKS) for run in self.runs.values()]
+        return [
+            pd.read_parquet(run / "artifacts" / "metrics" / RANKS) for run in self.runs.values()
+        ]
 
     def minutes(self) -> float | None:
         """Return the mean minutes of a training here; None if no training was timed."""
@@ -56,13 +58,19 @@ def read_system(path: Path, seeds: int) -> System:
         values, folder = parameters.load(Path(PARAMETERS), [path]), recipe_folder(path)
         parameters.validate(values, configurable_components().values())
         if LAST not in [stage.name for stage in pipeline_components(values["pipeline"])]:
-            raise ValueError(f"{path} has the pipeline {values['pipeline']}, which ranks no captions and images")
+            raise ValueError(
+                f"{path} has the pipeline {values['pipeline']}, which ranks no captions and images"
+            )
         numbers = range(values["seed"], values["seed"] + seeds)
-        return System(path.stem, values, {seed: folder / f"seed-{seed}" for seed in numbers}, folder)
+        return System(
+            path.stem, values, {seed: folder / f"seed-{seed}" for seed in numbers}, folder
+        )
     found = [file.parents[2] for file in sorted(path.glob(f"seed-*/artifacts/metrics/{RANKS}"))]
     folders = found or [path] * (path / "artifacts" / "metrics" / RANKS).is_file()
     if not folders:
-        raise FileNotFoundError(f"{path} has no artifacts/metrics/{RANKS}: train the run first, or name its recipe")
+        raise FileNotFoundError(
+            f"{path} has no artifacts/metrics/{RANKS}: train the run first, or name its recipe"
+        )
     values = parameters.load(folders[0] / PARAMETERS)
     return System(path.resolve().name, values, dict(enumerate(folders, start=1)))
 
@@ -84,7 +92,9 @@ def train_missing(systems: Sequence[System]) -> None:
     sources = [system.recipe_run for system in systems if system.recipe_run]
     if len({*sources}) < len(sources):
         raise ValueError(f"two recipes have one run folder, {sources[-1]}: rename one of them")
-    work = [(system, *run) for system in systems if system.recipe_run for run in system.runs.items()]
+    work = [
+        (system, *run) for system in systems if system.recipe_run for run in system.runs.items()
+    ]
     for system, seed, run in sorted(work, key=lambda entry: entry[1]):
         values = {**system.values, TRAINING: {**system.values[TRAINING], "seed": seed}}
         run.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,9 @@ def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     previous = file.read_text() if file.is_file() else ""
     if previous != text:
         if previous and len(list(partial.iterdir())) > 1:
-            log_line(f"{partial}: a killed run is discarded, because this run differs: {_changes(previous, text)}")
+            log_line(
+                f"{partial}: a killed run is discarded, because this run differs: {_changes(previous, text)}"
+            )
         clear(partial)
         file.write_text(text)
     return partial
@@ -64,8 +66,12 @@ def commit_all(partials: Mapping[Path, Path], manifest: Mapping[str, Any]) -> No
     """
     with change(next(iter(partials)).parent) as changed:
         for final, partial in partials.items():
-            files = hash_files(partial, without=(FINGERPRINT, MANIFEST, f"{MANIFEST}.new", CHECKPOINTS))
-            write_json(partial / MANIFEST, {"schema_version": SCHEMA_VERSION, **manifest, "files": files})
+            files = hash_files(
+                partial, without=(FINGERPRINT, MANIFEST, f"{MANIFEST}.new", CHECKPOINTS)
+            )
+            write_json(
+                partial / MANIFEST, {"schema_version": SCHEMA_VERSION, **manifest, "files": files}
+            )
             changed.rename(partial, final)
             changed.delete(final / CHECKPOINTS)
             changed.delete(final / FINGERPRINT)
@@ -98,7 +104,9 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
-        raise ValueError(f"{path} is not complete JSON ({error}): run the stage that writes it again") from error
+        raise ValueError(
+            f"{path} is not complete JSON ({error}): run the stage that writes it again"
+        ) from error
     if manifest.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
             f"{path} has schema version {manifest.get('schema_version')}, expected {SCHEMA_VERSION}: "
@@ -123,7 +131,11 @@ def check_files(artifact: Path) -> None:
 
 def fingerprint_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fingerprint that the artifact of ``manifest`` was written with, see ``open_partial``."""
-    return {key: value for key, value in manifest.items() if key not in ("schema_version", "metrics", "files")}
+    return {
+        key: value
+        for key, value in manifest.items()
+        if key not in ("schema_version", "metrics", "files")
+    }
 
 
 def artifact_hash(artifact: Path) -> str:
@@ -141,7 +153,11 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
     files: dict[str, str] = {}
     for path in paths:
         name = path.relative_to(root)
-        if path.is_file() and "__pycache__" not in path.parts and (not name.parts or name.parts[0] not in without):
+        if (
+            path.is_file()
+            and "__pycache__" not in path.parts
+            and (not name.parts or name.parts[0] not in without)
+        ):
             with path.open("rb") as file:
                 files[name.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
     return files
@@ -149,7 +165,9 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or the whole new one."""
-    write_text(path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n")
+    write_text(
+        path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
+    )
 
 
 def _without_nan(value: Any) -> Any:

@@ -20,15 +20,23 @@ def git_environment() -> dict[str, str]:
     return environment
 
 
-def call(*command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
+def call(
+    *command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None
+) -> str:
     """Return a command's output, or raise ``ValueError``; the process environment overrides ``environment``."""
     variables = {**(environment or {}), **git_environment()}
     try:
-        process = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            command, cwd=folder, env=variables, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError as error:
-        raise ValueError(f"{command[0]} is not installed: install it, or add its folder to PATH") from error
+        raise ValueError(
+            f"{command[0]} is not installed: install it, or add its folder to PATH"
+        ) from error
     if process.returncode:
-        raise ValueError(f"{' '.join(command)!r} failed: {(process.stderr or process.stdout).strip()}")
+        raise ValueError(
+            f"{' '.join(command)!r} failed: {(process.stderr or process.stdout).strip()}"
+        )
     return process.stdout
 
 
@@ -40,9 +48,28 @@ def last_commits(repository: str, revision: str, paths: Iterable[str]) -> dict[s
     with TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
         # Commits and folders only: the files may be large.
-        call("git", "clone", "--quiet", "--no-checkout", "--filter=blob:none", "--", repository, str(clone))
+        call(
+            "git",
+            "clone",
+            "--quiet",
+            "--no-checkout",
+            "--filter=blob:none",
+            "--",
+            repository,
+            str(clone),
+        )
         head = _resolve(clone, revision, repository)
-        log = ("git", "-C", str(clone), "--literal-pathspecs", "log", "--max-count=1", "--format=%H", head, "--")
+        log = (
+            "git",
+            "-C",
+            str(clone),
+            "--literal-pathspecs",
+            "log",
+            "--max-count=1",
+            "--format=%H",
+            head,
+            "--",
+        )
         return {path: call(*log, *_tracking_files(path)).strip() or head for path in paths}
 
 
@@ -66,7 +93,9 @@ def _resolve(clone: Path, revision: str, repository: str) -> str:
 def ask_git(*arguments: str, folder: Path | None = None) -> str:
     """Return git's answer about the checkout around ``folder``; "" outside a checkout or without git."""
     try:
-        process = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return ""
     return process.stdout.strip() if process.returncode == 0 else ""

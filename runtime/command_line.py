@@ -50,16 +50,24 @@ class StageCommand(click.Command):
     ) -> None:
         """Check the parameters of this stage, then run it, one shard, or the merge of its shards."""
         if shard is not None and merge is not None:
-            raise click.UsageError("--shard and --merge exclude each other: run every shard, then merge them")
+            raise click.UsageError(
+                "--shard and --merge exclude each other: run every shard, then merge them"
+            )
         values = parameters.load(params, recipe, settings)
         stages = [name for name, component in self.components.items() if component.has_parameters]
         parameters.validate(values, [self.component], others=stages)
-        from runtime.job import Workspace, merge_job, stage_job  # imports mlflow and boto3, which takes seconds
+        from runtime.job import (
+            Workspace,
+            merge_job,
+            stage_job,
+        )  # imports mlflow and boto3, which takes seconds
         from runtime.stage import run_stage
 
         workspace = Workspace(artifacts)
         if merge is not None and self.component.merge_step is not None:
-            job = merge_job(self.component, self.components[self.component.merge_step], values, workspace, merge)
+            job = merge_job(
+                self.component, self.components[self.component.merge_step], values, workspace, merge
+            )
         else:
             job = stage_job(self.component, values, workspace, shard)
         workspace.download(job.inputs.values())
@@ -88,19 +96,38 @@ def _options(component: Component) -> list[click.Parameter]:
     file, artifacts = click.Path(path_type=Path), "Folder of the artifacts, or s3://bucket/folder."
     setting = f"Set one value, as in --set {component.name}.KEY=VALUE; may be repeated."
     executor_input = "Kubeflow's ExecutorInput, which replaces all other options."
-    options: list[click.Parameter] = [click.Option(["--executor-input"], metavar="JSON", help=executor_input)]
+    options: list[click.Parameter] = [
+        click.Option(["--executor-input"], metavar="JSON", help=executor_input)
+    ]
     if component.has_parameters:
         options[:0] = [
-            click.Option(["--params"], type=file, default=PARAMS_FILE, show_default=True, help="File of parameters."),
-            click.Option(["--recipe"], type=file, multiple=True, help="File that overlays --params; may be repeated."),
+            click.Option(
+                ["--params"],
+                type=file,
+                default=PARAMS_FILE,
+                show_default=True,
+                help="File of parameters.",
+            ),
+            click.Option(
+                ["--recipe"],
+                type=file,
+                multiple=True,
+                help="File that overlays --params; may be repeated.",
+            ),
             click.Option(["--set", "settings"], multiple=True, metavar="KEY=VALUE", help=setting),
             click.Option(["--artifacts"], default="artifacts", show_default=True, help=artifacts),
         ]
     if component.merge_step is not None:
         count = click.IntRange(min=1)
         options += [
-            click.Option(["--shard"], metavar="I/N", help="Process shard I of N, into an artifact of its own."),
-            click.Option(["--merge"], type=count, metavar="N", help="Merge the N shards without copying."),
+            click.Option(
+                ["--shard"],
+                metavar="I/N",
+                help="Process shard I of N, into an artifact of its own.",
+            ),
+            click.Option(
+                ["--merge"], type=count, metavar="N", help="Merge the N shards without copying."
+            ),
         ]
     return options
 
@@ -122,8 +149,12 @@ def command_line(components: Mapping[str, Component]) -> click.Group:
 
 def _write(formatter: click.HelpFormatter, described: Iterable[Parameter]) -> None:
     for parameter in described:
-        is_group = parameter.members and not parameter.package and not parameter.value.startswith("null")
-        formatter.write_text(f"{parameter.name}:" if is_group else f"{parameter.name}: {parameter.value}".rstrip())
+        is_group = (
+            parameter.members and not parameter.package and not parameter.value.startswith("null")
+        )
+        formatter.write_text(
+            f"{parameter.name}:" if is_group else f"{parameter.name}: {parameter.value}".rstrip()
+        )
         with formatter.indentation():
             text = [parameter.description, f"[{parameter.type}]" if parameter.type else ""]
             if any(text):

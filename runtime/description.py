@@ -13,7 +13,13 @@ from bifocal import registry
 from runtime.parameters import dump_yaml
 from runtime.spec import ClassRef, FromRegistry, find_mark, nested_models
 
-NAMES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+NAMES = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "null",
+}
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
@@ -25,7 +31,9 @@ class Parameter:
     value: str  # one line of YAML; empty if it is not set
     type: str  # with the range, such as "integer ≥ 1"; empty for arguments of parts
     description: str  # one sentence or phrase
-    package: str | None = None  # package of the parts that the parameter may name, if it names parts
+    package: str | None = (
+        None  # package of the parts that the parameter may name, if it names parts
+    )
     part: str | None = None  # name of the chosen part, if it names one
     members: tuple["Parameter", ...] = ()  # group members, list entries, or arguments of a part
 
@@ -36,7 +44,9 @@ def describe(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Par
     for name, field in model.model_fields.items():
         value, present = section.get(name), name in section
         mark = find_mark(field)
-        group = next((model for model in nested_models(field) if not issubclass(model, ClassRef)), None)
+        group = next(
+            (model for model in nested_models(field) if not issubclass(model, ClassRef)), None
+        )
         if mark is not None:
             members = _part_members(mark, value)
         elif group is not None:
@@ -71,7 +81,14 @@ def _group_members(group: type[BaseModel], value: Any) -> tuple[Parameter, ...]:
 def _part_members(mark: FromRegistry, ref: Any) -> tuple[Parameter, ...]:
     if isinstance(ref, list):
         return tuple(
-            Parameter(str(index), to_yaml(entry), "", "", part=_part_name(entry), members=_part_members(mark, entry))
+            Parameter(
+                str(index),
+                to_yaml(entry),
+                "",
+                "",
+                part=_part_name(entry),
+                members=_part_members(mark, entry),
+            )
             for index, entry in enumerate(ref)
         )
     try:
@@ -82,13 +99,21 @@ def _part_members(mark: FromRegistry, ref: Any) -> tuple[Parameter, ...]:
     descriptions, nested = argument_descriptions(part), getattr(part, "parts", {})
     arguments = []
     for argument in inspect.signature(part).parameters.values():
-        if argument.name in mark.injected or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+        if argument.name in mark.injected or argument.kind in (
+            argument.VAR_POSITIONAL,
+            argument.VAR_KEYWORD,
+        ):
             continue
         package = nested.get(argument.name)
         value = values.get(argument.name)
-        members = _part_members(FromRegistry(package, mark.injected), value) if package and value else ()
+        members = (
+            _part_members(FromRegistry(package, mark.injected), value) if package and value else ()
+        )
         text = to_yaml(value) if argument.name in values else _default(argument)
-        description, inner = descriptions.get(argument.name, ""), _part_name(value) if package else None
+        description, inner = (
+            descriptions.get(argument.name, ""),
+            _part_name(value) if package else None,
+        )
         arguments.append(Parameter(argument.name, text, "", description, package, inner, members))
     return tuple(arguments)
 
@@ -131,8 +156,12 @@ def argument_descriptions(part: type) -> dict[str, str]:
     """
     descriptions: dict[str, str] = {}
     for base in reversed(part.__mro__):
-        section = re.search(r"^Args:\n((?: .*\n?|\n)*)", inspect.cleandoc(base.__doc__ or ""), re.MULTILINE)
-        entries = re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5}.*)*)", section[1] if section else "", re.MULTILINE)
+        section = re.search(
+            r"^Args:\n((?: .*\n?|\n)*)", inspect.cleandoc(base.__doc__ or ""), re.MULTILINE
+        )
+        entries = re.findall(
+            r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5}.*)*)", section[1] if section else "", re.MULTILINE
+        )
         for names, text in entries:
             descriptions |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return descriptions
@@ -168,4 +197,8 @@ def type_text(schema: Mapping[str, Any]) -> str:
 
 def _plural(text: str) -> str:
     noun, space, limits = text.partition(" ")
-    return f"{noun}s{space}{limits}" if noun in ("integer", "number", "group", "part", "path", "text") else text
+    return (
+        f"{noun}s{space}{limits}"
+        if noun in ("integer", "number", "group", "part", "path", "text")
+        else text
+    )

@@ -99,7 +99,9 @@ def pinned_versions(names: Iterable[str], image: str, root: Path = ROOT) -> dict
     text = (root / "requirements" / f"{image}.txt").read_text()
     pins = dict(re.findall(r"^([\w.-]+)==([^\s;+]+)", text, flags=re.MULTILINE))
     return {
-        name: next((pins[entry] for entry in DISTRIBUTIONS.get(name, (name,)) if entry in pins), "none")
+        name: next(
+            (pins[entry] for entry in DISTRIBUTIONS.get(name, (name,)) if entry in pins), "none"
+        )
         for name in names
     }
 
@@ -173,7 +175,14 @@ def _is_infrastructure(module: str) -> bool:
 
 def _file_of(root: Path, module: str) -> str | None:
     base = module.replace(".", "/")
-    return next((name for name in (f"{base}.py", f"{base}/__init__.py") if source_path(root, name).is_file()), None)
+    return next(
+        (
+            name
+            for name in (f"{base}.py", f"{base}/__init__.py")
+            if source_path(root, name).is_file()
+        ),
+        None,
+    )
 
 
 def _data_files(root: Path, folder: str) -> dict[str, str]:
@@ -188,7 +197,11 @@ def _data_files(root: Path, folder: str) -> dict[str, str]:
 def read_module(source: bytes) -> Module:
     """Return the meaning and the imports of a file."""
     tree = ast.parse(source)
-    deferred = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    deferred = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     modules = {
         alias.name: statement.module
         for node in deferred
@@ -197,7 +210,9 @@ def read_module(source: bytes) -> Module:
         for alias in statement.names
     }
     words, names = list[str](), list[str]()
-    _append_meaning(tree, words, names, {id(statement) for node in deferred for statement in node.body})
+    _append_meaning(
+        tree, words, names, {id(statement) for node in deferred for statement in node.body}
+    )
     return Module(sha256("\0".join(words).encode()).hexdigest(), frozenset(names), modules)
 
 
@@ -212,10 +227,14 @@ def _imported(node: ast.AST) -> Iterable[str]:
 
 
 def _names_module(text: str) -> bool:
-    return text.partition(".")[0] in LIBRARIES and all(part.isidentifier() for part in text.split("."))
+    return text.partition(".")[0] in LIBRARIES and all(
+        part.isidentifier() for part in text.split(".")
+    )
 
 
-def _append_meaning(node: ast.AST, words: list[str], names: list[str], deferred: Container[int]) -> None:
+def _append_meaning(
+    node: ast.AST, words: list[str], names: list[str], deferred: Container[int]
+) -> None:
     """Append the code of ``node`` without docstrings to ``words``, and its imports to ``names``."""
     # Not ast.dump, which differs between Pythons. Imports of the statements with an id in ``deferred`` do not count.
     words.append(type(node).__name__)

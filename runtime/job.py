@@ -23,11 +23,15 @@ class Workspace:
 
     def __post_init__(self) -> None:
         if is_remote(self.address) and under_torchrun():
-            raise ValueError(f"--artifacts {self.address}: torchrun needs a local folder that all its processes see")
+            raise ValueError(
+                f"--artifacts {self.address}: torchrun needs a local folder that all its processes see"
+            )
 
     def path(self, artifact: str) -> Path:
         """Local path of an artifact."""
-        return (cache_path(self.address) if is_remote(self.address) else Path(self.address)) / artifact
+        return (
+            cache_path(self.address) if is_remote(self.address) else Path(self.address)
+        ) / artifact
 
     def download(self, paths: Iterable[Path]) -> None:
         """Make local copies of artifacts equal to the artifacts on S3; do nothing for a local folder."""
@@ -40,7 +44,9 @@ class Workspace:
             Storage().upload(path, f"{self.address}/{path.name}")
 
 
-def stage_job(component: Component, values: Mapping[str, Any], workspace: Workspace, shard: str | None = None) -> Job:
+def stage_job(
+    component: Component, values: Mapping[str, Any], workspace: Workspace, shard: str | None = None
+) -> Job:
     """Return the job of a stage, or of its ``shard`` i/n; download the user files that are on S3."""
     local = download_user_files(values, component)
     section = {"seed": local["seed"], component.name: local[component.name]}
@@ -48,7 +54,10 @@ def stage_job(component: Component, values: Mapping[str, Any], workspace: Worksp
         component,
         parameters.validate(section, [component])[component.name],
         inputs={name: workspace.path(name) for name in component.inputs},
-        outputs={name: workspace.path(artifact_name(name, shard) if shard else name) for name in component.outputs},
+        outputs={
+            name: workspace.path(artifact_name(name, shard) if shard else name)
+            for name in component.outputs
+        },
         values=values,
         arguments={"shard": shard} if shard else {},
         sources=source_digests(values, component),
@@ -56,14 +65,21 @@ def stage_job(component: Component, values: Mapping[str, Any], workspace: Worksp
 
 
 def merge_job(
-    component: Component, merge_step: Component, values: Mapping[str, Any], workspace: Workspace, count: int
+    component: Component,
+    merge_step: Component,
+    values: Mapping[str, Any],
+    workspace: Workspace,
+    count: int,
 ) -> Job:
     """Return the job that merges ``count`` shards of ``component`` by ``merge_step``."""
     (merged,) = component.outputs
     return Job(
         merge_step,
         merge_step.params(seed=values["seed"]),
-        inputs={f"shard_{i}": workspace.path(artifact_name(merged, f"{i}/{count}")) for i in range(1, count + 1)},
+        inputs={
+            f"shard_{i}": workspace.path(artifact_name(merged, f"{i}/{count}"))
+            for i in range(1, count + 1)
+        },
         outputs={merged: workspace.path(merged)},
         values=values,
     )

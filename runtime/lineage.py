@@ -21,7 +21,9 @@ CLOSE_SECONDS = 10.0
 
 
 @contextmanager
-def lineage_run(stage: str, inputs: Mapping[str, str], outputs: Mapping[str, Path]) -> Iterator[None]:
+def lineage_run(
+    stage: str, inputs: Mapping[str, str], outputs: Mapping[str, Path]
+) -> Iterator[None]:
     """Send the start and the end of a stage; ``inputs`` has the hash of each artifact and of each address on S3."""
     if not any(name.startswith(SETTINGS) for name in os.environ):
         yield
@@ -52,7 +54,10 @@ class _Events:
 
     def send(self, state: str, outputs: Mapping[str, str] | None = None, error: str = "") -> None:
         """Send an event; a receiver that is away does not end the stage."""
-        event, inputs = self._event, [self._dataset("InputDataset", *entry) for entry in self._inputs.items()]
+        event, inputs = (
+            self._event,
+            [self._dataset("InputDataset", *entry) for entry in self._inputs.items()],
+        )
         written = [self._dataset("OutputDataset", *entry) for entry in (outputs or {}).items()]
         try:
             self._client.emit(
@@ -69,7 +74,9 @@ class _Events:
             if state != "START":
                 self._client.close(CLOSE_SECONDS)
         except Exception as problem:  # each transport has errors of its own
-            log_line(f"warning: the OpenLineage event {state} of {self._stage} was not sent: {redact(str(problem))}")
+            log_line(
+                f"warning: the OpenLineage event {state} of {self._stage} was not sent: {redact(str(problem))}"
+            )
 
     def _dataset(self, kind: str, name: str, digest: str) -> Any:
         """Return an artifact, or a folder on S3 by OpenLineage's naming of datasets, with its hash as the version."""
@@ -77,14 +84,20 @@ class _Events:
         if is_remote(name):
             bucket, name = parse_s3_uri(name)
             namespace = f"{SCHEME}{bucket}"
-        version = self._facet.dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=digest)
-        return getattr(self._event, kind)(namespace=namespace, name=name, facets={"version": version})
+        version = self._facet.dataset_version_dataset.DatasetVersionDatasetFacet(
+            datasetVersion=digest
+        )
+        return getattr(self._event, kind)(
+            namespace=namespace, name=name, facets={"version": version}
+        )
 
     def _run_facets(self, error: str) -> dict[str, Any]:
         """Return the error of the run, and the run of Kubeflow that it belongs to."""
         facets, parent = dict[str, Any](), self._facet.parent_run
         if error:
-            facets["errorMessage"] = self._facet.error_message_run.ErrorMessageRunFacet(error, "python")
+            facets["errorMessage"] = self._facet.error_message_run.ErrorMessageRunFacet(
+                error, "python"
+            )
         if run_id := os.environ.get("KFP_RUN_ID"):
             run = parent.Run(str(UUID(run_id)))
             facets["parent"] = parent.ParentRunFacet(run, parent.Job(self._namespace, "pipeline"))

@@ -23,7 +23,9 @@ def send_notice(text: str, color: str = "red") -> int:
     if not (address := os.environ.get(VARIABLE)):
         return 0
     try:
-        request = Request(address, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"})
+        request = Request(
+            address, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"}
+        )
         with urlopen(request, timeout=TIMEOUT_SECONDS):
             return 1
     except (OSError, ValueError) as error:

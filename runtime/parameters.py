@@ -11,7 +11,15 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bifocal import registry
-from runtime.spec import Component, FromRegistry, Params, StrictModel, find_mark, marked_values, nested_models
+from runtime.spec import (
+    Component,
+    FromRegistry,
+    Params,
+    StrictModel,
+    find_mark,
+    marked_values,
+    nested_models,
+)
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
@@ -56,14 +64,20 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512")
+            raise ParameterError(
+                f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512"
+            )
         try:
             value = nested = load_yaml(text)
         except yaml.YAMLError as error:
-            raise ParameterError(f"--set {key}: {text!r} is not YAML: {error}; quote it: '\"text\"'") from error
+            raise ParameterError(
+                f"--set {key}: {text!r} is not YAML: {error}; quote it: '\"text\"'"
+            ) from error
         for name in reversed(key.split(".")):
             nested = {name: nested}
-        values = _merge(values, nested, keep=not isinstance(value, Mapping), sections=True, where="--set " + key)
+        values = _merge(
+            values, nested, keep=not isinstance(value, Mapping), sections=True, where="--set " + key
+        )
     return values
 
 
@@ -75,7 +89,9 @@ def merge(base: Values, top: Values, *, parts: bool = True) -> dict[str, Any]:
     return _merge(base, top, keep=not parts)
 
 
-def _merge(base: Values, top: Values, *, keep: bool = False, sections: bool = False, where: str = "") -> dict[str, Any]:
+def _merge(
+    base: Values, top: Values, *, keep: bool = False, sections: bool = False, where: str = ""
+) -> dict[str, Any]:
     def merged(previous: Any, value: Any, part: bool) -> Any:
         if not isinstance(value, Mapping) or ("name" in value and part):
             return value
@@ -95,7 +111,9 @@ def _merge(base: Values, top: Values, *, keep: bool = False, sections: bool = Fa
     def overlaid(base: Values, top: Values, part: bool = not keep) -> dict[str, Any]:
         return {**base, **{key: merged(base.get(key), value, part) for key, value in top.items()}}
 
-    return overlaid(base, top, not keep and not sections)  # a section is not a part: it may have a parameter 'name'
+    return overlaid(
+        base, top, not keep and not sections
+    )  # a section is not a part: it may have a parameter 'name'
 
 
 def read_yaml(path: Path) -> Any:
@@ -114,7 +132,9 @@ def read_yaml(path: Path) -> Any:
 def _read_sections(path: Path) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
-        raise ParameterError(f"{path}: expected sections such as 'train_embedding:', got {type(values).__name__}")
+        raise ParameterError(
+            f"{path}: expected sections such as 'train_embedding:', got {type(values).__name__}"
+        )
     return values
 
 
@@ -130,7 +150,12 @@ def load_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise yaml.YAMLError(f"{line}{error.problem or error.context}") from error
-    except (yaml.reader.ReaderError, ValueError, KeyError, IndexError) as error:  # of one character, of '!!int x'
+    except (
+        yaml.reader.ReaderError,
+        ValueError,
+        KeyError,
+        IndexError,
+    ) as error:  # of one character, of '!!int x'
         raise yaml.YAMLError(" ".join(str(error).split())) from error
 
 
@@ -139,7 +164,9 @@ def _load(text: str) -> Any:
         raise yaml.YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
     depth = 0
     for event in yaml.parse(text, LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth >= MAX_DEPTH:
             raise yaml.YAMLError(f"{_line(event)}: more than {MAX_DEPTH} levels")
     loader = _Loader(text)
@@ -190,7 +217,9 @@ def _check_node(loader: Any, node: yaml.Node, sizes: dict[int, int]) -> int:
             raise yaml.YAMLError(f"{_line(node)}: the value contains itself")
         return sizes[id(node)]
     if node.tag not in TAGS:
-        raise yaml.YAMLError(f"{_line(node)}: {node.tag.removeprefix(TAG)} is not a type of parameters")
+        raise yaml.YAMLError(
+            f"{_line(node)}: {node.tag.removeprefix(TAG)} is not a type of parameters"
+        )
     sizes[id(node)], size, entries = 0, 1, list[yaml.Node]()
     if isinstance(node, yaml.SequenceNode):
         entries = node.value
@@ -203,12 +232,16 @@ def _check_node(loader: Any, node: yaml.Node, sizes: dict[int, int]) -> int:
             if key.tag in TAGS:
                 name = loader.construct_object(key)
                 if name in lines:
-                    raise yaml.YAMLError(f"{_line(key)}: the key {name!r} is already on {lines[name]}; keep one")
+                    raise yaml.YAMLError(
+                        f"{_line(key)}: the key {name!r} is already on {lines[name]}; keep one"
+                    )
                 lines[name] = _line(key)
     for entry in entries:
         size += _check_node(loader, entry, sizes)
         if size > MAX_VALUES:
-            raise yaml.YAMLError(f"{_line(node)}: more than {MAX_VALUES:,} values, with those that aliases stand for")
+            raise yaml.YAMLError(
+                f"{_line(node)}: more than {MAX_VALUES:,} values, with those that aliases stand for"
+            )
     sizes[id(node)] = size
     return size
 
@@ -227,14 +260,20 @@ def validate(
     """
     components = list(components)
     known = ["seed", "pipeline", *others, *(component.name for component in components)]
-    problems = [f"{key}: unknown section; {registry.suggest(key, set(known))}" for key in values if key not in known]
+    problems = [
+        f"{key}: unknown section; {registry.suggest(key, set(known))}"
+        for key in values
+        if key not in known
+    ]
     sections: dict[str, Params] = {}
     for component in components:
         name, section = component.name, values.get(component.name)
         if name not in values:
             problems.append(f"{name}: the section is missing")
         elif not isinstance(section, Mapping):
-            problems.append(f"{name}: got {section!r}, expected a section: 'key: value' lines, indented below the name")
+            problems.append(
+                f"{name}: got {section!r}, expected a section: 'key: value' lines, indented below the name"
+            )
         else:
             invalid = [
                 problem
@@ -301,7 +340,9 @@ def _check_part(ref: Any, mark: FromRegistry, where: str) -> Iterator[str]:
             problems.append(f"{where}.{argument}: leave it out, the stage passes it")
         elif argument in nested:
             inner = FromRegistry(nested[argument], mark.injected)
-            problems += _check_nested(value, inner, accepted[argument].annotation, f"{where}.{argument}")
+            problems += _check_nested(
+                value, inner, accepted[argument].annotation, f"{where}.{argument}"
+            )
         else:
             problems += _check_type(value, accepted[argument].annotation, f"{where}.{argument}")
     if not problems and hasattr(part, "conflicts"):
@@ -323,7 +364,9 @@ def _check_nested(value: Any, mark: FromRegistry, annotation: Any, where: str) -
 
 def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
     try:
-        TypeAdapter(annotation, config=ANY_TYPE).validate_json(json.dumps(value, allow_nan=False), strict=True)
+        TypeAdapter(annotation, config=ANY_TYPE).validate_json(
+            json.dumps(value, allow_nan=False), strict=True
+        )
     except ValidationError as error:
         yield f"{where}: got {value!r}; {error.errors()[0]['msg'].lower()}"
     except ValueError:

@@ -51,7 +51,9 @@ def run(main: click.Command, name: str) -> None:
             if reporter.is_alive():
                 reporter.join()
             with suppress(OSError):
-                log.write_bytes(redact(str(error) if known else repr(error)).encode()[:TERMINATION_BYTES])
+                log.write_bytes(
+                    redact(str(error) if known else repr(error)).encode()[:TERMINATION_BYTES]
+                )
         sys.exit(1)
     finally:
         # Python visits every object when it exits, for up to a second. Triton reports frozen objects as leaks.
@@ -95,7 +97,9 @@ def keep_freed_memory() -> None:
         for option, value in KEEP_FREED_MEMORY.items():
             glibc.mallopt(option, value)
         if all(thread.name != KEEPER for thread in threading.enumerate()):
-            threading.Thread(target=_return_split_memory, args=[glibc.malloc_trim], name=KEEPER, daemon=True).start()
+            threading.Thread(
+                target=_return_split_memory, args=[glibc.malloc_trim], name=KEEPER, daemon=True
+            ).start()
 
 
 def _return_split_memory(trim: Callable[[int], int]) -> None:
@@ -131,4 +135,8 @@ def is_main_process() -> bool:
 
 def processes_of_one_machine(count: int) -> list[str]:
     """Return the arguments of Python that start a module in ``count`` processes, before ``-m module``."""
-    return [] if count == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+    return (
+        []
+        if count == 1
+        else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+    )

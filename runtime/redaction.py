@@ -16,8 +16,12 @@ MIN_LENGTH = 6
 USERINFO = re.compile(r"(?<=://)[^\s/?#'\"]+@(?:[^\s'\"]*@)?")
 """Up to the last "@": a password may have characters that belong quoted."""
 _NAMES = r"(?:password|passwd|pwd|secret|token|access_token|api_?key|x-amz-(?:signature|credential|security-token))"
-ASSIGNMENT = re.compile(rf"(?i)(\b{_NAMES}=|[?&](?:key|sig|signature)=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+")
-AUTHORIZATION = re.compile(r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[\w.~+/=-]+")
+ASSIGNMENT = re.compile(
+    rf"(?i)(\b{_NAMES}=|[?&](?:key|sig|signature)=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+"
+)
+AUTHORIZATION = re.compile(
+    r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[\w.~+/=-]+"
+)
 HEADER = re.compile(r"(?i)(\b(?:x-api-key|(?:set-)?cookie)\b[\"']?\s*[:=]\s*[\"']?)[^\r\n\"']+")
 SECRET_NAME = re.compile(
     r"(?i)(^|_)(PASS|PASSWORD|PASSWD|PASSPHRASE|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|COOKIES?|API_?KEYS?"
@@ -28,7 +32,12 @@ SECRET_NAME = re.compile(
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
     """Return ``text`` with ``***`` for credentials: in URLs, ``password=``, headers, and values of secret variables."""
     secrets = _secrets(os.environ if environment is None else environment)
-    spelled = {form for secret in secrets if len(secret.strip()) >= MIN_LENGTH for form in _forms(secret.strip())}
+    spelled = {
+        form
+        for secret in secrets
+        if len(secret.strip()) >= MIN_LENGTH
+        for form in _forms(secret.strip())
+    }
     if spelled:
         # Longest first: one secret may contain another.
         text = re.sub("|".join(map(_pattern, sorted(spelled, key=len, reverse=True))), HIDDEN, text)
@@ -73,7 +82,13 @@ def _forms(secret: str) -> set[str]:
     quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
     quoted |= {re.sub("%..", lambda escaped: escaped[0].lower(), form) for form in quoted}
     quoted |= {quote(form) for form in quoted}  # once more, as an argument of another address
-    texts = {secret, escape(secret), repr(secret)[1:-1], json.dumps(secret)[1:-1], repr(secret.encode())[2:-1]}
+    texts = {
+        secret,
+        escape(secret),
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+        repr(secret.encode())[2:-1],
+    }
     return quoted | texts | {b64encode(secret.encode()).decode()}
 
 

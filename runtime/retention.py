@@ -38,7 +38,9 @@ class Unit:
     inputs: frozenset[str] = frozenset()
 
 
-def unneeded(units: Collection[Unit], lineage: Collection[str], now: datetime, days: int, newest: int) -> list[Unit]:
+def unneeded(
+    units: Collection[Unit], lineage: Collection[str], now: datetime, days: int, newest: int
+) -> list[Unit]:
     """Return the units to delete, in an order that deletes an artifact before its inputs.
 
     Needed are units that changed within ``days``, also by a job that runs; the ``newest`` artifacts of each name, which
@@ -50,7 +52,9 @@ def unneeded(units: Collection[Unit], lineage: Collection[str], now: datetime, d
     for unit in sorted(units, key=lambda unit: unit.changed, reverse=True):
         if unit.name:
             ranks[unit.name] = ranks.get(unit.name, 0) + 1
-        if unit.digest and (ranks[unit.name] <= newest or unit.changed > now - timedelta(days=days)):
+        if unit.digest and (
+            ranks[unit.name] <= newest or unit.changed > now - timedelta(days=days)
+        ):
             needed.add(unit.digest)
     made_of = {digest: set[str]() for digest in needed}
     for unit in units:
@@ -60,14 +64,20 @@ def unneeded(units: Collection[Unit], lineage: Collection[str], now: datetime, d
         found = made_of.get(waiting.pop(), set()) - needed
         needed |= found
         waiting += found
-    old = [unit for unit in units if unit.changed <= now - timedelta(days=days) and unit.digest not in needed]
+    old = [
+        unit
+        for unit in units
+        if unit.changed <= now - timedelta(days=days) and unit.digest not in needed
+    ]
     return sorted(old, key=lambda unit: unit.changed, reverse=True)
 
 
 def artifact_units(address: str) -> list[Unit]:
     """Return the complete and the partial artifacts below a folder, on S3 or a disk; other files are left out."""
     files = _files(address)
-    roots = {str(PurePosixPath(name).parent) for name in files if PurePosixPath(name).name == MANIFEST}
+    roots = {
+        str(PurePosixPath(name).parent) for name in files if PurePosixPath(name).name == MANIFEST
+    }
     grouped: dict[str, list[str]] = {}
     for name in files:
         parents = [str(parent) for parent in PurePosixPath(name).parents]
@@ -112,11 +122,16 @@ def _files(address: str) -> Mapping[str, tuple[int, datetime]]:
     found = {}
     for path in filter(Path.is_file, Path(address).rglob("*")):
         stat = path.stat()
-        found[path.relative_to(address).as_posix()] = stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC)
+        found[path.relative_to(address).as_posix()] = (
+            stat.st_size,
+            datetime.fromtimestamp(stat.st_mtime, UTC),
+        )
     return found
 
 
-def _unit(address: str, root: str, files: Mapping[str, tuple[int, datetime]], names: list[str]) -> Unit:
+def _unit(
+    address: str, root: str, files: Mapping[str, tuple[int, datetime]], names: list[str]
+) -> Unit:
     folder = f"{address.rstrip('/')}/{root}"
     sizes, times = zip(*(files[file] for file in names), strict=True)
     if root.endswith(PARTIAL) or f"{root}/{MANIFEST}" not in names:
@@ -128,5 +143,8 @@ def _unit(address: str, root: str, files: Mapping[str, tuple[int, datetime]], na
         if is_remote(address):
             Storage().download_file(f"{folder}/{MANIFEST}", Path(copied, MANIFEST))
         path = Path(copied if is_remote(address) else folder)
-        digest, inputs = artifact_hash(path), frozenset(read_manifest(path).get("inputs", {}).values())
+        digest, inputs = (
+            artifact_hash(path),
+            frozenset(read_manifest(path).get("inputs", {}).values()),
+        )
     return Unit(folder, name, max(times), sum(sizes), digest, inputs)

@@ -60,7 +60,9 @@ def check_equal_files(manifests: Mapping[Path, Mapping[str, Any]], stage: str) -
         for name, digest in manifest["files"].items():
             other, known = files.setdefault(name, (path, digest))
             if known != digest:
-                raise ValueError(f"{path} and {other} have different files {name}: {stage} one of them again")
+                raise ValueError(
+                    f"{path} and {other} have different files {name}: {stage} one of them again"
+                )
 
 
 def link(source: Path, target: Path) -> None:

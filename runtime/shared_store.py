@@ -20,15 +20,24 @@ VARIABLE = "BIFOCAL_STORE"
 REFERENCE = "reference.json"
 
 
-def places(outputs: Mapping[str, Path], large: Container[str], fingerprint: Mapping[str, Any]) -> dict[str, Path]:
+def places(
+    outputs: Mapping[str, Path], large: Container[str], fingerprint: Mapping[str, Any]
+) -> dict[str, Path]:
     """Return where each output is written: at its path, or a large one in the store, where a retry finds its files."""
     store = os.environ.get(VARIABLE)
-    identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()[:32]
-    return {name: Path(store, name, identity) if store and name in large else path for name, path in outputs.items()}
+    identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()[
+        :32
+    ]
+    return {
+        name: Path(store, name, identity) if store and name in large else path
+        for name, path in outputs.items()
+    }
 
 
 @contextmanager
-def committed(outputs: Mapping[str, Path], written: Mapping[str, Path], manifest: Mapping[str, Any]) -> Iterator[None]:
+def committed(
+    outputs: Mapping[str, Path], written: Mapping[str, Path], manifest: Mapping[str, Any]
+) -> Iterator[None]:
     """Commit the partial directories of the block at the places ``written``; outputs in the store become references."""
     yield
     for name, place in written.items():
@@ -48,7 +57,9 @@ def _commit_stored(place: Path, output: Path, manifest: Mapping[str, Any]) -> No
         artifacts.commit(partial, place, manifest)
     with new_folder(output, replace=True) as reference:
         shutil.copyfile(place / artifacts.MANIFEST, reference / artifacts.MANIFEST)
-        artifacts.write_json(reference / REFERENCE, {"path": place.relative_to(os.environ[VARIABLE]).as_posix()})
+        artifacts.write_json(
+            reference / REFERENCE, {"path": place.relative_to(os.environ[VARIABLE]).as_posix()}
+        )
 
 
 def resolve(artifact: Path) -> Path:
@@ -70,5 +81,7 @@ def resolve(artifact: Path) -> Path:
         )
     # Compare the hashes of the manifests, not of the files, which may have many gigabytes.
     if artifacts.artifact_hash(place) != artifacts.artifact_hash(artifact):
-        raise ValueError(f"{place} is not the artifact that {artifact} refers to: delete it and run the pipeline again")
+        raise ValueError(
+            f"{place} is not the artifact that {artifact} refers to: delete it and run the pipeline again"
+        )
     return place

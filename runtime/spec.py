@@ -22,7 +22,9 @@ class FromRegistry:
     """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``."""
 
     package: str  # the package that must have the part
-    injected: tuple[str, ...] = ()  # arguments that the stage passes, so that ``params.yaml`` may not set them
+    injected: tuple[
+        str, ...
+    ] = ()  # arguments that the stage passes, so that ``params.yaml`` may not set them
     paths: tuple[str, ...] = ()  # arguments that are files or folders of the user, see ``UserPath``
 
 
@@ -35,7 +37,9 @@ class StrictModel(BaseModel):
 def _model_name(name: str) -> str:
     # A quote would end the text of a filter; MLflow or its database refuse the others, or cut addresses of models.
     if not name.strip() or not name.isprintable() or len(name) > 256 or set(name) & set("\"%'./:?"):
-        raise ValueError(f"MLflow accepts no model {name!r}: expected up to 256 printed characters, but \" % ' . / : ?")
+        raise ValueError(
+            f"MLflow accepts no model {name!r}: expected up to 256 printed characters, but \" % ' . / : ?"
+        )
     return name
 
 
@@ -55,7 +59,11 @@ Alias = Annotated[str, AfterValidator(_alias)]
 class Params(StrictModel):
     """One section of ``params.yaml``: types, units and ranges. Only the file has values."""
 
-    seed: int = Field(ge=0, lt=2**32, description="seed of every random number; set once, at the top of params.yaml")
+    seed: int = Field(
+        ge=0,
+        lt=2**32,
+        description="seed of every random number; set once, at the top of params.yaml",
+    )
 
     @property
     def shardable(self) -> bool:
@@ -111,7 +119,9 @@ class Component:
     image: str  # dependency group of its container, "cpu" or "gpu"
     params: type[Params]  # model of the section
     outputs: tuple[str, ...]  # names of the artifacts it writes
-    inputs: tuple[str, ...] = ()  # names of the artifacts it reads, each a directory at ``artifacts/<name>``
+    inputs: tuple[
+        str, ...
+    ] = ()  # names of the artifacts it reads, each a directory at ``artifacts/<name>``
     # outputs that a cluster with a shared store passes on by reference, see ``runtime.shared_store``
     large_outputs: tuple[str, ...] = ()
     # user paths in its section that ``run`` lists, instead of a download of the whole folder
@@ -122,7 +132,9 @@ class Component:
     pages: tuple[str, ...] = ()
     # modules that it runs besides its own ``spec`` and ``run``, such as the modules of another process
     code_modules: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()  # small JSON files below the outputs that DVC compares, ``"metrics/summary.json"``
+    metrics: tuple[
+        str, ...
+    ] = ()  # small JSON files below the outputs that DVC compares, ``"metrics/summary.json"``
     plots: tuple[Plot, ...] = ()  # tables below the outputs that DVC draws
     image_dirs: tuple[str, ...] = ()  # folders of images below the outputs that DVC shows
     # whether ``params.yaml`` has a section for it; a step that only a cluster runs has none
@@ -130,7 +142,9 @@ class Component:
     package: str = "components"  # package of its folder
     # whether it changes something besides its outputs, such as a registry: never cached, and not a stage of DVC
     side_effects: bool = False
-    data_parallel: bool = False  # whether it uses several GPUs, with one process for each under torchrun
+    data_parallel: bool = (
+        False  # whether it uses several GPUs, with one process for each under torchrun
+    )
     # name of the component that merges the outputs of ``--shard i/n``; None if the work cannot be sharded
     merge_step: str | None = None
 
@@ -148,7 +162,11 @@ class Component:
         """Return the user paths of ``section`` that are set, each by its location in the section."""
         paths: dict[Location, str] = {}
         for location, value, mark in marked_values(self.params, section):
-            paths |= {location: str(value)} if isinstance(mark, str) else _paths_of_ref(value, mark.paths, location)
+            paths |= (
+                {location: str(value)}
+                if isinstance(mark, str)
+                else _paths_of_ref(value, mark.paths, location)
+            )
         return paths
 
 
@@ -181,13 +199,17 @@ def marked_values(model: type[BaseModel], section: Mapping[str, Any]) -> Iterato
     """Yield the references and user paths in ``section``, also in its lists and nested groups."""
     for name, info in model.model_fields.items():
         if name in section:
-            yield from _marked(Annotated[info.annotation, *info.metadata, None], section[name], (name,))
+            yield from _marked(
+                Annotated[info.annotation, *info.metadata, None], section[name], (name,)
+            )
 
 
 def _marked(annotation: Any, value: Any, location: Location) -> Iterator[Leaf]:
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
-        marks = [entry for entry in metadata if isinstance(entry, FromRegistry) or entry == USER_PATH]
+        marks = [
+            entry for entry in metadata if isinstance(entry, FromRegistry) or entry == USER_PATH
+        ]
         if marks and value is not None:
             yield Leaf(location, value, marks[0])
             return
@@ -212,7 +234,11 @@ def find_mark(field: FieldInfo) -> FromRegistry | None:
 
 def nested_models(field: FieldInfo) -> list[type[BaseModel]]:
     """Return the models in the type of a field, such as an optional group of values or a list of groups."""
-    return [entry for entry in _within(field.annotation) if isinstance(entry, type) and issubclass(entry, BaseModel)]
+    return [
+        entry
+        for entry in _within(field.annotation)
+        if isinstance(entry, type) and issubclass(entry, BaseModel)
+    ]
 
 
 def _within(annotation: Any) -> Iterator[Any]:
@@ -236,7 +262,9 @@ def _paths_of_ref(ref: Any, names: tuple[str, ...], location: Location) -> dict[
     return paths
 
 
-def replace_values(section: Mapping[str, Any], replacements: Mapping[Location, Any]) -> dict[str, Any]:
+def replace_values(
+    section: Mapping[str, Any], replacements: Mapping[Location, Any]
+) -> dict[str, Any]:
     """Return ``section`` with the values at some locations replaced."""
     copy: dict[str, Any] = deepcopy(dict(section))
     for location, value in replacements.items():

@@ -30,7 +30,9 @@ class Job:
     inputs: Mapping[str, Path]
     outputs: Mapping[str, Path]
     values: Mapping[str, Any]  # all parameters as the user wrote them, for MLflow
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of ``run``, besides parameters and artifacts
+    arguments: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of ``run``, besides parameters and artifacts
     sources: Mapping[str, str] = field(default_factory=dict)  # digest of each user file on S3
 
     def fingerprint(self) -> dict[str, Any]:
@@ -38,7 +40,9 @@ class Job:
         # Paths of local copies differ between machines.
         written = self.component.user_paths(self.values.get(self.component.name, {}))
         modules = identity.user_modules(self.params.model_dump(mode="json"))
-        hashes = {name: identity.read_module(file.read_bytes()).hash for name, file in modules.items()}
+        hashes = {
+            name: identity.read_module(file.read_bytes()).hash for name, file in modules.items()
+        }
         return {
             **({"modules": hashes} if hashes else {}),
             "component": self.component.name,
@@ -84,7 +88,9 @@ def run_stage(job: Job) -> StageResult:
     places = shared_store.places(job.outputs, job.component.large_outputs, fingerprint)
     partials = {name: artifacts.open_partial(place, fingerprint) for name, place in places.items()}
     for name, path in inputs.items():
-        if path == job.inputs[name]:  # in a shared store, files are mapped to memory instead of read
+        if (
+            path == job.inputs[name]
+        ):  # in a shared store, files are mapped to memory instead of read
             artifacts.check_files(path)
     delete_checkpoints(inputs.values())
     metrics: dict[str, float] = {}
@@ -97,13 +103,18 @@ def run_stage(job: Job) -> StageResult:
         returned = dict(run(job.params, **inputs, **partials, **job.arguments))
         parameters = {name: str(returned.pop(name)) for name in job.component.parameter_outputs}
         metrics.update(returned)
-        repeatable.update({name: value for name, value in returned.items() if not name.endswith(TIMES)})
+        repeatable.update(
+            {name: value for name, value in returned.items() if not name.endswith(TIMES)}
+        )
     return StageResult(metrics, parameters)
 
 
 @contextmanager
 def tracked(
-    job: Job, inputs: Mapping[str, Path], fingerprint: Mapping[str, Any], metrics: Mapping[str, float]
+    job: Job,
+    inputs: Mapping[str, Path],
+    fingerprint: Mapping[str, Any],
+    metrics: Mapping[str, float],
 ) -> Iterator[None]:
     """Track the block by lineage events, and a stage's in MLflow; log its ``metrics`` and its cost at the end."""
     name = job.component.name
@@ -114,6 +125,11 @@ def tracked(
         log_datasets(inputs, name)
         start, used = time.perf_counter(), core_seconds()
         yield
-        log_datasets({output: shared_store.resolve(path) for output, path in job.outputs.items()}, name)
-        cost = {"duration_seconds": time.perf_counter() - start, "core_hours": (core_seconds() - used) / 3600}
+        log_datasets(
+            {output: shared_store.resolve(path) for output, path in job.outputs.items()}, name
+        )
+        cost = {
+            "duration_seconds": time.perf_counter() - start,
+            "core_hours": (core_seconds() - used) / 3600,
+        }
         log_metrics({**metrics, **cost})

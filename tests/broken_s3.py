@@ -59,7 +59,13 @@ class Proxy(BaseHTTPRequestHandler):
             data = data[:-1] + bytes([data[-1] ^ 1])
         self.send_response(answer.status)
         for name, value in answer.getheaders():
-            if name.lower() not in ("transfer-encoding", "content-length", "connection", "date", "server"):
+            if name.lower() not in (
+                "transfer-encoding",
+                "content-length",
+                "connection",
+                "date",
+                "server",
+            ):
                 self.send_header(name, value)
         length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
         self.send_header("Content-Length", length or "0")

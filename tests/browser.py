@@ -40,7 +40,9 @@ def chromium(program: str) -> Iterator[Browser]:
     """
     with sync_playwright() as playwright:
         expect.set_options(timeout=MILLISECONDS)
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 
@@ -56,9 +58,15 @@ def open_tab(browser: Browser, address: str, **options: Any) -> Iterator[tuple[P
     with browser.new_context(**options) as context:
         context.set_default_timeout(MILLISECONDS)
         page, problems = context.new_page(), list[str]()
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: problems.append(message.text) if message.type == "error" else None,
+        )
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: None if request.url.startswith(own) else problems.append(request.url))
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith(own) else problems.append(request.url),
+        )
         page.goto(address)
         yield page, problems
 
@@ -67,5 +75,6 @@ def violations(page: Page) -> Any:
     """Return what axe finds: WCAG 2 A and AA, best practices, and a rule that is experimental."""
     options = {"rules": {"label-content-name-mismatch": {"enabled": True}}}
     return [
-        (found["id"], found["nodes"][0]["html"]) for found in Axe().run(page, options=options).response["violations"]
+        (found["id"], found["nodes"][0]["html"])
+        for found in Axe().run(page, options=options).response["violations"]
     ]

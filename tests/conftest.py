@@ -87,7 +87,9 @@ def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.fixture(scope="session")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) -> Iterator[int]:
+def mlflow_server(
+    tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path
+) -> Iterator[int]:
     """Port of a real MLflow server that one worker's tests share: each test uses its own names."""
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     shutil.copy(empty_mlflow_store, folder / "mlflow.db")
@@ -173,7 +175,9 @@ def s3(bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def faults(bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
+def faults(
+    bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Faults]:
     """Send requests to a proxy that injects faults; the client retries at once."""
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
     broken = Faults(moto)

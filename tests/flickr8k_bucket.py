@@ -19,11 +19,17 @@ def upload_scenes(folder: Path, *, train: int, val: int, test: int, seed: int = 
     """
     corpus = Scenes(train=train, val=val, test=test, size=64, seed=seed).read(folder)
     name_of = {image.image_id: str(image.path).replace("/", "-") for image in corpus.images}
-    files = {f"images/{name_of[image.image_id]}": (folder / str(image.path)).read_bytes() for image in corpus.images}
+    files = {
+        f"images/{name_of[image.image_id]}": (folder / str(image.path)).read_bytes()
+        for image in corpus.images
+    }
     for split, file in LISTS.items():
         names = [name_of[image.image_id] for image in corpus.images if image.split == split]
         files[file] = "\n".join([*names, ""]).encode()
-    captions = [f"{name_of[caption.image_id]}#{n % 5}\t{caption.text}" for n, caption in enumerate(corpus.captions)]
+    captions = [
+        f"{name_of[caption.image_id]}#{n % 5}\t{caption.text}"
+        for n, caption in enumerate(corpus.captions)
+    ]
     files[TOKENS] = "\n".join([*captions, ""]).encode()
     client = boto3.client("s3")
     for name, content in files.items():

@@ -47,7 +47,11 @@ class GitServer(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         answer = subprocess.run(
-            ["git", "http-backend"], input=body, env={**os.environ, **variables}, capture_output=True, check=True
+            ["git", "http-backend"],
+            input=body,
+            env={**os.environ, **variables},
+            capture_output=True,
+            check=True,
         ).stdout
         head, _, data = answer.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
@@ -80,7 +84,9 @@ def create_repository(folder: Path, name: str = "data.txt") -> str:
     def git(*arguments: str) -> str:
         login = ("-c", "user.name=a", "-c", "user.email=a@example.com")
         command = ["git", *login, *arguments]
-        return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            command, cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     git("init", "--quiet", "--initial-branch=main")
     git("add", ".")

@@ -21,7 +21,9 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).parents[1]
-LAYERS = tuple(f"{ROOT / layer}{os.sep}" for layer in ("bifocal", "runtime", "components", "pipelines"))
+LAYERS = tuple(
+    f"{ROOT / layer}{os.sep}" for layer in ("bifocal", "runtime", "components", "pipelines")
+)
 
 
 class EndOfPathError(BaseException):
@@ -48,7 +50,9 @@ class Watch:
     def _called(self, frame: FrameType, event: str, _argument: Any) -> None:
         code = frame.f_code
         is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")
-        if not (self.is_on and event == "call" and is_function and code.co_filename.startswith(LAYERS)):
+        if not (
+            self.is_on and event == "call" and is_function and code.co_filename.startswith(LAYERS)
+        ):
             return
         caller = frame.f_back
         while caller is not None:  # calls while a module is imported are no steps of the path
@@ -75,7 +79,9 @@ def command(module: str, arguments: list[str], watch: Watch) -> None:
 
 def stage(folder: str) -> None:
     """From the command of a stage to its ``run.py``."""
-    watch = Watch(lambda file, function: file == "components/vectorize_captions/run.py" and function == "run")
+    watch = Watch(
+        lambda file, function: file == "components/vectorize_captions/run.py" and function == "run"
+    )
     command("components", ["vectorize_captions", "--artifacts", folder], watch)
 
 
@@ -92,7 +98,9 @@ def query(folder: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     content = json.dumps({"text": "a red heart", "k": 5}).encode()
-    request = Request(f"http://127.0.0.1:{port}/api/v1/search", content, {"Content-Type": "application/json"})
+    request = Request(
+        f"http://127.0.0.1:{port}/api/v1/search", content, {"Content-Type": "application/json"}
+    )
 
     def ask_twice() -> None:
         while True:

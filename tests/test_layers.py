@@ -77,10 +77,14 @@ import bifocal.onnx.pyfunc
 
 
 @pytest.mark.parametrize(
-    "script", [NOTEBOOK, COMPILER, RENDERER, SERVER], ids=["notebook", "compiler", "dvc.yaml", "server"]
+    "script",
+    [NOTEBOOK, COMPILER, RENDERER, SERVER],
+    ids=["notebook", "compiler", "dvc.yaml", "server"],
 )
 def test_process_loads_only_its_layer(script: str) -> None:
-    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert process.returncode == 0, process.stderr
 
 
@@ -116,7 +120,11 @@ def test_tests_import_no_other_tests() -> None:
 
 def test_library_names_no_stage_and_no_parameters_file() -> None:
     """A notebook user has neither stages nor params.yaml, so no message or docstring of the library names them."""
-    words = re.compile(r"params\.yaml|\b(" + "|".join(configurable_components().keys() - {"evaluate"}) + r")\b(?!\()")
+    words = re.compile(
+        r"params\.yaml|\b("
+        + "|".join(configurable_components().keys() - {"evaluate"})
+        + r")\b(?!\()"
+    )
     lines = {
         f"{path.relative_to(ROOT)}:{number}": line
         for path in (ROOT / "bifocal").rglob("*.py")
@@ -137,7 +145,15 @@ def module_level(node: ast.AST) -> Iterator[ast.AST]:
 def test_exported_models_load_only_their_room() -> None:
     """A registered model has ``bifocal/onnx`` without other modules; only a fit imports more, in its functions."""
     writes_graphs = ROOT / "bifocal/onnx/int8.py"
-    packages = {"PIL", "numpy", "onnxruntime", "pandas", "safetensors", "snowballstemmer", "tokenizers"}
+    packages = {
+        "PIL",
+        "numpy",
+        "onnxruntime",
+        "pandas",
+        "safetensors",
+        "snowballstemmer",
+        "tokenizers",
+    }
     loaded = {
         module
         for file in {*(ROOT / "bifocal/onnx").rglob("*.py")} - {writes_graphs}
@@ -150,7 +166,11 @@ def test_exported_models_load_only_their_room() -> None:
             else []
         )
     }
-    others = {module for module in loaded if module.partition(".")[0] not in packages | sys.stdlib_module_names}
+    others = {
+        module
+        for module in loaded
+        if module.partition(".")[0] not in packages | sys.stdlib_module_names
+    }
     assert {module for module in others if not module.startswith("bifocal.onnx")} == set()
 
 

@@ -11,14 +11,25 @@ import pytest
 from pipelines.app.demo import unpack
 
 ROOT = Path(__file__).parents[1]
-SCENES = [f"prepare_dataset.corpus.{key}={value}" for key, value in {"train": 20, "val": 2, "test": 2}.items()]
+SCENES = [
+    f"prepare_dataset.corpus.{key}={value}"
+    for key, value in {"train": 20, "val": 2, "test": 2}.items()
+]
 
 
 def run(folder: Path, *command: str) -> str:
     """Return the output of a module in a process of its own, with an MLflow store in ``folder``."""
-    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db", "HF_HUB_OFFLINE": "1"}
+    environment = os.environ | {
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+        "HF_HUB_OFFLINE": "1",
+    }
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -30,7 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paths")
     settings = [word for setting in SCENES for word in ("--set", setting)]
     run(folder, "components", "prepare_dataset", "--artifacts", str(folder), *settings)
-    photos = sorted(path for path in (folder / "dataset").rglob("*") if path.suffix in (".jpg", ".png"))
+    photos = sorted(
+        path for path in (folder / "dataset").rglob("*") if path.suffix in (".jpg", ".png")
+    )
     (folder / "photos").mkdir()
     for photo in photos:
         (folder / "photos" / photo.name).write_bytes(photo.read_bytes())
@@ -45,7 +58,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("path", "inputs", "files", "moves"),
     [("stage", ".", 28, 140), ("query", "run", 16, 45), ("train", "photos", 32, 150)],
 )
-def test_a_central_path_enters_few_files(path: str, inputs: str, files: int, moves: int, folder: Path) -> None:
+def test_a_central_path_enters_few_files(
+    path: str, inputs: str, files: int, moves: int, folder: Path
+) -> None:
     output = run(folder, "tests.path_counter", path, str(folder / inputs))
     found = json.loads(output[output.index("{\n") :])
     assert found["reached"]

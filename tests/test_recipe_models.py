@@ -71,7 +71,9 @@ def fill(model: nn.Module) -> None:
 
 def gradient_norm(module: nn.Module | None) -> float:
     """Return the l2 norm of all gradients of a module."""
-    gradients = [p.grad for p in module.parameters() if p.grad is not None] if module is not None else []
+    gradients = (
+        [p.grad for p in module.parameters() if p.grad is not None] if module is not None else []
+    )
     return math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))
 
 
@@ -79,7 +81,9 @@ def regions(channels: int, count: int = 8) -> RegionBatch:
     """Return random features, or a few pixels if there are 3 channels."""
     boxes = torch.zeros(IMAGES, count, 4)
     if channels == PIXELS:
-        return RegionBatch(255 * torch.rand(IMAGES, 3, 64, 64), torch.ones(IMAGES, 64, 64, dtype=torch.bool), boxes)
+        return RegionBatch(
+            255 * torch.rand(IMAGES, 3, 64, 64), torch.ones(IMAGES, 64, 64, dtype=torch.bool), boxes
+        )
     features = torch.rand(IMAGES, count, channels)
     return RegionBatch(features, torch.ones(IMAGES, count, dtype=torch.bool), boxes)
 
@@ -118,7 +122,11 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
     fill(model)
     build_optimizer(params.optimizer, model.parameters(), 0.1)
     whole = model.image_encoder.input_shape[1]  # an encoder of whole maps needs all their cells
-    inputs = regions(channels, whole) if isinstance(whole, int) and channels != PIXELS else regions(channels)
+    inputs = (
+        regions(channels, whole)
+        if isinstance(whole, int) and channels != PIXELS
+        else regions(channels)
+    )
     for phase in params.phases:
         build("bifocal.training.schedules", phase.schedule)
         check_module_names(model, phase.frozen_until)
@@ -126,14 +134,18 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
         matches = torch.eye(IMAGES, dtype=torch.bool)
         if phase.batches.name in ("MinedTriplets", "OrderedTriplets"):
             matches = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])
-        loss = build("bifocal.losses", phase.loss, sorter=PositionwiseLSTMSorter(IMAGES, hidden=2, layers=1))
+        loss = build(
+            "bifocal.losses", phase.loss, sorter=PositionwiseLSTMSorter(IMAGES, hidden=2, layers=1)
+        )
         model.zero_grad()
         value = loss(model(Batch(["a", "b", "c"], inputs, captions, matches)), matches)
         value.backward()
         assert torch.isfinite(value)
         assert gradient_norm(model.image_encoder) > 0
         arguments = phase.loss.arguments
-        if not (arguments.get("image_to_text_weight") == arguments.get("text_to_image_weight") == 0):
+        if not (
+            arguments.get("image_to_text_weight") == arguments.get("text_to_image_weight") == 0
+        ):
             assert gradient_norm(model.text_encoder) > 0
 
 
@@ -143,6 +155,10 @@ def test_model_of_a_recipe_trains_in_every_phase(recipe: Path) -> None:
     channels = channels_of(json.dumps(values["extract_features"]["extractor"]))
     section, vectorizer = values["train_embedding"], values["vectorize_captions"]["vectorizer"]
     if vectorizer["name"] == "FromText":
-        other = ROOT / "recipes" / Path(vectorizer["path"]).relative_to("runs").parents[1].with_suffix(".yaml")
+        other = (
+            ROOT
+            / "recipes"
+            / Path(vectorizer["path"]).relative_to("runs").parents[1].with_suffix(".yaml")
+        )
         vectorizer = load(ROOT / "params.yaml", [other])["vectorize_captions"]["vectorizer"]
     train_step(json.dumps(section), channels, json.dumps(vectorizer))

@@ -30,8 +30,12 @@ def test_table_counts_rooms_and_a_total_over_the_budget_fails(tmp_path: Path) ->
 
 def test_files_and_folders_have_the_size_of_an_idea() -> None:
     files = [file for layer in SIZE["LAYERS"] for file in (ROOT / layer).rglob("*.py")]
-    long = {str(file.relative_to(ROOT)) for file in files if len(file.read_bytes().splitlines()) > 400}
+    long = {
+        str(file.relative_to(ROOT)) for file in files if len(file.read_bytes().splitlines()) > 400
+    }
     assert not long, "split these files: an idea fits into 400 lines"
-    folders = Counter(file.parent.relative_to(ROOT).as_posix() for file in files if file.name != "__init__.py")
+    folders = Counter(
+        file.parent.relative_to(ROOT).as_posix() for file in files if file.name != "__init__.py"
+    )
     crowded = {folder: count for folder, count in folders.items() if count > 17}
     assert not crowded, "group these modules into folders: at most 17 in one"

@@ -26,8 +26,18 @@ def check_types(folder: Path, python: Path | str, *options: str, path: Path | No
     """
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-color-output", "--python-executable"]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--no-color-output",
+        "--python-executable",
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")
+    }
     done = subprocess.run(
         [*command, str(python), *options, f"--cache-dir={folder / 'cache'}", str(script)],
         cwd=folder,
@@ -36,9 +46,14 @@ def check_types(folder: Path, python: Path | str, *options: str, path: Path | No
         text=True,
         check=False,
     )
-    lines = [line.partition("script.py:")[2] for line in done.stdout.splitlines() if "script.py:" in line]
+    lines = [
+        line.partition("script.py:")[2] for line in done.stdout.splitlines() if "script.py:" in line
+    ]
     assert len(lines) == 6, done.stdout + done.stderr
-    revealed, wrong = [line for line in lines if " note: " in line], [line for line in lines if " error: " in line]
+    revealed, wrong = (
+        [line for line in lines if " note: " in line],
+        [line for line in lines if " error: " in line],
+    )
     for line, expected in zip(revealed, ('TrainedModel"', 'Results"', '"str"'), strict=True):
         assert expected in line.replace("builtins.", ""), line
     for line, expected in zip(wrong, ("arg-type", '"laod"', '"serch"'), strict=True):

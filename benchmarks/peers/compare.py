@@ -41,7 +41,11 @@ def compare(
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     own, other = (1000 * float(np.median(times)) for times in zip(*pairs, strict=True))
     package = peer.partition(" ")[0]
-    memory = f"{added_megabytes(ours):.0f} and {added_megabytes(theirs):.0f} MB; " if clock is cpu_seconds else ""
+    memory = (
+        f"{added_megabytes(ours):.0f} and {added_megabytes(theirs):.0f} MB; "
+        if clock is cpu_seconds
+        else ""
+    )
     report.add(
         f"{work}: {peer}", float(middle), "times", at_least=None if peer.endswith("(floor)") else 1.0,
         reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {memory}{package} {version(package)}",
@@ -75,5 +79,7 @@ def write(report: Report, folder: Path = RESULTS) -> None:
     before = {result.name: result.value for result in read_results(file)} if file.is_file() else {}
     report.write(folder)
     found = [(result.name, before.get(result.name, 0.0), result.value) for result in report.results]
-    if fallen := [f"{name}: {old:.2f} to {new:.2f}" for name, old, new in found if new < (1 - FALL) * old]:
+    if fallen := [
+        f"{name}: {old:.2f} to {new:.2f}" for name, old, new in found if new < (1 - FALL) * old
+    ]:
         raise SystemExit("\n".join([f"ratios fell by more than {FALL:.0%}:", *fallen]))

@@ -51,10 +51,34 @@ def main() -> None:
         (folder / "photos").mkdir()
         for place in range(IMAGES):
             drawing = Image.open(drawings[place % len(drawings)]).convert("RGB")
-            drawing.resize(SIZE).save(folder / "photos" / f"{place}.jpg", quality=80 + place // len(drawings))
-        run = partial(subprocess.run, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        index = [sys.executable, "-m", "bifocal", "index", "photos", "--encoder", "small", "--folder"]
-        loop = [sys.executable, "-c", LOOP, BACKBONE, str(networks / f"{BACKBONE}.safetensors"), "photos"]
+            drawing.resize(SIZE).save(
+                folder / "photos" / f"{place}.jpg", quality=80 + place // len(drawings)
+            )
+        run = partial(
+            subprocess.run,
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        index = [
+            sys.executable,
+            "-m",
+            "bifocal",
+            "index",
+            "photos",
+            "--encoder",
+            "small",
+            "--folder",
+        ]
+        loop = [
+            sys.executable,
+            "-c",
+            LOOP,
+            BACKBONE,
+            str(networks / f"{BACKBONE}.safetensors"),
+            "photos",
+        ]
         work = f"a folder of {IMAGES} images"
         compare(
             report, work, "timm", lambda: run([*index, f"index-{next(number)}"]), lambda: run(loop),

@@ -50,7 +50,9 @@ Request = Callable[[str], dict[str, Any]]
 PEERS: dict[str, tuple[str, Request, Callable[[Any], list[float]]]] = {
     "bifocal": (
         "/v2/models/bifocal/infer",
-        lambda text: {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}]},
+        lambda text: {
+            "inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}]
+        },
         lambda answer: list(answer["outputs"][0]["data"]),
     ),
     "mlflow": (
@@ -63,7 +65,9 @@ PEERS: dict[str, tuple[str, Request, Callable[[Any], list[float]]]] = {
 """Path, body for a sentence, and vector of an answer."""
 
 
-async def vectors(port: int, peer: str, sentences: Sequence[str], clients: int) -> list[list[float]]:
+async def vectors(
+    port: int, peer: str, sentences: Sequence[str], clients: int
+) -> list[list[float]]:
     """Return the vectors of all sentences; each client keeps its connection."""
     path, request, vector_of = PEERS[peer]
     found: list[list[float]] = [[] for _ in sentences]
@@ -103,9 +107,13 @@ def main() -> None:
         folder = Path(name)
         run = unpack(folder / "run").directory
         model = bifocal.load(run)
-        texts = [text for row in range(len(model.collection)) for text in model.collection.captions(row)][:SENTENCES]
+        texts = [
+            text for row in range(len(model.collection)) for text in model.collection.captions(row)
+        ][:SENTENCES]
         mlflow.pyfunc.save_model(
-            folder / "model", loader_module="runtime.mlflow.served_model", data_path=str(run / "artifacts" / "onnx")
+            folder / "model",
+            loader_module="runtime.mlflow.served_model",
+            data_path=str(run / "artifacts" / "onnx"),
         )
         ports = [free_port() for _ in PEERS]
         served = ["-m", str(folder / "model"), "--port", str(ports[1]), "--env-manager", "local"]
@@ -118,14 +126,24 @@ def main() -> None:
             stack.enter_context(Service(run, port, folder / f"{port}.log", *command))
             for port, command in zip(ports, commands, strict=True)
         ]
-        calls = [partial(ask, service, peer, texts) for service, peer in zip(services, PEERS, strict=True)]
+        calls = [
+            partial(ask, service, peer, texts)
+            for service, peer in zip(services, PEERS, strict=True)
+        ]
         for call in calls:
             np.testing.assert_allclose(call(1), model.encode_text(texts), atol=1e-4)
         for clients in CLIENTS:
             for peer, theirs in list(zip(PEERS, calls, strict=True))[1:]:
                 work = f"{len(texts)} vectors by HTTP, {clients} client{'s' if clients > 1 else ''}"
                 peer = f"{peer} (floor)" if peer == "fastapi" else peer
-                compare(report, work, peer, partial(calls[0], clients), partial(theirs, clients), clock=server_seconds)
+                compare(
+                    report,
+                    work,
+                    peer,
+                    partial(calls[0], clients),
+                    partial(theirs, clients),
+                    clock=server_seconds,
+                )
     write(report)
 
 

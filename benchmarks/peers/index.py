@@ -38,7 +38,12 @@ def main() -> None:
     """Compare the indexes."""
     faiss.omp_set_num_threads(1)
     report = Report("peers.index")
-    large = {"faiss-cpu HNSW": faiss_hnsw, "hnswlib": hnsw, "usearch": usearch, "faiss-cpu IVF (floor)": faiss_ivf}
+    large = {
+        "faiss-cpu HNSW": faiss_hnsw,
+        "hnswlib": hnsw,
+        "usearch": usearch,
+        "faiss-cpu IVF (floor)": faiss_ivf,
+    }
     compare_indexes(report, ITEMS, FACTORY, large)
     compare_indexes(report, FEW, None, {"qdrant-client": qdrant})
     write(report)
@@ -97,7 +102,9 @@ def faiss_hnsw(vectors: Vectors) -> Peer:
     """Return a search and a setter of its effort."""
     index = faiss.IndexHNSWFlat(DIM, 32, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)
-    return lambda queries: index.search(queries, K)[1], lambda effort: setattr(index.hnsw, "efSearch", effort)
+    return lambda queries: index.search(queries, K)[1], lambda effort: setattr(
+        index.hnsw, "efSearch", effort
+    )
 
 
 def faiss_ivf(vectors: Vectors) -> Peer:
@@ -105,7 +112,9 @@ def faiss_ivf(vectors: Vectors) -> Peer:
     index = faiss.index_factory(DIM, FACTORY, faiss.METRIC_INNER_PRODUCT)
     index.train(vectors)
     index.add(vectors)
-    return lambda queries: index.search(queries, K)[1], lambda effort: setattr(index, "nprobe", effort)
+    return lambda queries: index.search(queries, K)[1], lambda effort: setattr(
+        index, "nprobe", effort
+    )
 
 
 def qdrant(vectors: Vectors) -> Peer:
@@ -127,7 +136,9 @@ def hnsw(vectors: Vectors) -> Peer:
     index.init_index(len(vectors), ef_construction=200, M=16)
     index.set_num_threads(1)
     index.add_items(vectors, num_threads=1)
-    return lambda queries: index.knn_query(queries, K, num_threads=1)[0].astype(np.int64), index.set_ef
+    return lambda queries: index.knn_query(queries, K, num_threads=1)[0].astype(
+        np.int64
+    ), index.set_ef
 
 
 def usearch(vectors: Vectors) -> Peer:

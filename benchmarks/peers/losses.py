@@ -29,14 +29,21 @@ SMALL = 256
 def embeddings(batch: int) -> list[Tensor]:
     """Return images and captions of unit norm, (batch, DIM) each."""
     generator = torch.Generator().manual_seed(0)
-    return [normalize(torch.randn(batch, DIM, generator=generator), dim=1).requires_grad_() for _ in range(2)]
+    return [
+        normalize(torch.randn(batch, DIM, generator=generator), dim=1).requires_grad_()
+        for _ in range(2)
+    ]
 
 
 def compare_batch(report: Report, batch: int) -> None:
     """Compare InfoNCE of a batch."""
     ours, clip, ntxent = InfoNCELoss(TEMPERATURE), ClipLoss(), NTXentLoss(TEMPERATURE)
     images, captions = embeddings(batch)
-    matches, labels, others = torch.eye(batch, dtype=torch.bool), torch.arange(batch), torch.arange(batch)
+    matches, labels, others = (
+        torch.eye(batch, dtype=torch.bool),
+        torch.arange(batch),
+        torch.arange(batch),
+    )
 
     def info_nce() -> Tensor:
         return cast(Tensor, ours(Scores(images @ captions.T), matches))
@@ -46,7 +53,10 @@ def compare_batch(report: Report, batch: int) -> None:
 
     def metric_learning() -> Tensor:
         both = ((images, captions), (captions, images))
-        return cast(Tensor, sum(ntxent(one, labels, ref_emb=other, ref_labels=others) for one, other in both))
+        return cast(
+            Tensor,
+            sum(ntxent(one, labels, ref_emb=other, ref_labels=others) for one, other in both),
+        )
 
     def by_hand() -> Tensor:
         logits = images @ captions.T / TEMPERATURE
@@ -73,8 +83,12 @@ def compare_hinges(report: Report, batch: int, hardest: bool) -> None:
     def published() -> Tensor:
         scores = images.mm(captions.t())
         diagonal = scores.diag().view(batch, 1)
-        by_caption = (MARGIN + scores - diagonal.expand_as(scores)).clamp(min=0).masked_fill(matches, 0)
-        by_image = (MARGIN + scores - diagonal.t().expand_as(scores)).clamp(min=0).masked_fill(matches, 0)
+        by_caption = (
+            (MARGIN + scores - diagonal.expand_as(scores)).clamp(min=0).masked_fill(matches, 0)
+        )
+        by_image = (
+            (MARGIN + scores - diagonal.t().expand_as(scores)).clamp(min=0).masked_fill(matches, 0)
+        )
         if hardest:
             by_caption, by_image = by_caption.max(1)[0], by_image.max(0)[0]
         return (by_caption.sum() + by_image.sum()) / batch

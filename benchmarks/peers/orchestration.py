@@ -45,7 +45,13 @@ def main() -> None:
         checkout = Path(name) / "bifocal"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
         shutil.copy(ROOT / "tests" / "small.yaml", checkout)
-        python = partial(subprocess.run, cwd=checkout, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        python = partial(
+            subprocess.run,
+            cwd=checkout,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         python([sys.executable, "-m", "pipelines", "render", "--recipe", "small.yaml"])
         stages = yaml.safe_load((checkout / RUN / "dvc.yaml").read_text())["stages"]
         commands = [stages[stage]["cmd"].replace("python", sys.executable, 1) for stage in STAGES]

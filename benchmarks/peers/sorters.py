@@ -25,10 +25,14 @@ STRENGTH, STEEPNESS, ERROR = 0.1, 200.0, 0.1
 
 def torchsort_ranks(scores: Tensor) -> Tensor:
     """Return soft ranks, 0 for the highest score, as our sorters do."""
-    return cast(Tensor, torchsort.soft_rank(-scores, regularization_strength=STRENGTH / scores.shape[1]) - 1)
+    return cast(
+        Tensor, torchsort.soft_rank(-scores, regularization_strength=STRENGTH / scores.shape[1]) - 1
+    )
 
 
-def compare_ranks(report: Report, batch: int, n: int, peer: str, ranks: Callable[[Tensor], Tensor]) -> None:
+def compare_ranks(
+    report: Report, batch: int, n: int, peer: str, ranks: Callable[[Tensor], Tensor]
+) -> None:
     """Compare the ranks of a peer with the true ranks, then a training step of both sorters."""
     scores = torch.randn(batch, n, generator=torch.Generator().manual_seed(0), requires_grad=True)
     weights, exact, ours = torch.randn(batch, n), exact_ranks(scores.detach()), ExactRankSorter()
@@ -54,7 +58,13 @@ def main() -> None:
     )
     for batch, n in SIZES:
         compare_ranks(report, batch, n, "torchsort", torchsort_ranks)
-    compare_ranks(report, 64, 128, "diffsort", lambda scores: torch.einsum("bij,j->bi", network(scores)[1], places))
+    compare_ranks(
+        report,
+        64,
+        128,
+        "diffsort",
+        lambda scores: torch.einsum("bij,j->bi", network(scores)[1], places),
+    )
     write(report)
 
 

@@ -35,13 +35,26 @@ def main() -> None:
     assert networks is not None, "pip install '.[small]'"
     report = Report("peers.start")
     with TemporaryDirectory() as folder:
-        run = partial(subprocess.run, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = partial(
+            subprocess.run,
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         bifocal = [sys.executable, "-m", "bifocal"]
         run([*bifocal, "demo"])
         run([*bifocal, "index", "bifocal-demo/images", "--encoder", "small", "--folder", "index"])
         ours = partial(run, [*bifocal, "search", "a dog", "--run", "index"])
         theirs = partial(run, [sys.executable, "-c", SCRIPT % str(Path(networks / SENTENCES))])
-        compare(report, "a sentence from the shell", "sentence-transformers", ours, theirs, clock=children_seconds)
+        compare(
+            report,
+            "a sentence from the shell",
+            "sentence-transformers",
+            ours,
+            theirs,
+            clock=children_seconds,
+        )
     write(report)
 
 

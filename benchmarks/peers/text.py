@@ -37,11 +37,15 @@ def compare_bags(report: Report) -> None:
         vectorizer.transform(texts)
 
     def stems() -> Any:
-        return TfidfVectorizer(analyzer=lambda text: [stem(word) for word in text.split()]).fit_transform(texts)
+        return TfidfVectorizer(
+            analyzer=lambda text: [stem(word) for word in text.split()]
+        ).fit_transform(texts)
 
     work = f"tf-idf, {TEXTS:,} captions"
     compare(report, work, "scikit-learn", ours, stems)
-    compare(report, work, "scikit-learn (floor)", ours, lambda: TfidfVectorizer().fit_transform(texts))
+    compare(
+        report, work, "scikit-learn (floor)", ours, lambda: TfidfVectorizer().fit_transform(texts)
+    )
 
 
 def compare_sentences(report: Report) -> None:
@@ -54,7 +58,9 @@ def compare_sentences(report: Report) -> None:
     embedder = Embedder(encoder_folder("small", None), threads=1)
 
     def theirs(size: int) -> Any:
-        encode = partial(peer.encode, batch_size=size, show_progress_bar=False, normalize_embeddings=True)
+        encode = partial(
+            peer.encode, batch_size=size, show_progress_bar=False, normalize_embeddings=True
+        )
         return [encode(part) for part in parts(size)]
 
     def parts(size: int) -> list[list[str]]:
@@ -63,10 +69,24 @@ def compare_sentences(report: Report) -> None:
     expected = np.concatenate(theirs(SENTENCES_AT_ONCE))
     assert np.allclose(np.stack(vectorizer.transform(texts).values), expected, atol=1e-3)
     name = "sentence-transformers"
-    compare(report, f"{COUNT} sentences in torch", name, lambda: vectorizer.transform(texts), partial(theirs, COUNT))
+    compare(
+        report,
+        f"{COUNT} sentences in torch",
+        name,
+        lambda: vectorizer.transform(texts),
+        partial(theirs, COUNT),
+    )
     for size in (1, SENTENCES_AT_ONCE):
-        served = partial(lambda size: [embedder.embed_sentences(part) for part in parts(size)], size)
-        compare(report, f"{COUNT} sentences served, {size} at a time", name, served, partial(theirs, size))
+        served = partial(
+            lambda size: [embedder.embed_sentences(part) for part in parts(size)], size
+        )
+        compare(
+            report,
+            f"{COUNT} sentences served, {size} at a time",
+            name,
+            served,
+            partial(theirs, size),
+        )
 
 
 def main() -> None:

@@ -19,7 +19,11 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset as Columns
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.modules import InputModule, Normalize, Router
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Dense
@@ -51,7 +55,9 @@ def vectors() -> tuple[Tensor, Tensor]:
     """Return the vectors of images (N, 1280) and captions (5 N, 384): five captions follow each other."""
     random = np.random.default_rng(0)
     latent = random.standard_normal((IMAGES + HELD_OUT, LATENT))
-    seen = np.repeat(latent, PER_IMAGE, axis=0) + NOISE * random.standard_normal((len(latent) * PER_IMAGE, LATENT))
+    seen = np.repeat(latent, PER_IMAGE, axis=0) + NOISE * random.standard_normal(
+        (len(latent) * PER_IMAGE, LATENT)
+    )
     images = np.tanh(latent @ random.standard_normal((LATENT, IMAGE_DIM)) / LATENT**0.5)
     captions = np.tanh(seen @ random.standard_normal((LATENT, TEXT_DIM)) / LATENT**0.5)
     return torch.from_numpy(images).float(), torch.from_numpy(captions).float()
@@ -85,21 +91,34 @@ class Ours:
             for number, name in enumerate(ids):
                 writer.add(name, images[number : number + 1].numpy())
         texts = list(captions[: IMAGES * PER_IMAGE].numpy())
-        batches = (EncodedCaptions(texts[start : start + ROWS]) for start in range(0, len(texts), ROWS))
+        batches = (
+            EncodedCaptions(texts[start : start + ROWS]) for start in range(0, len(texts), ROWS)
+        )
         write_store(folder / "text", TextFormat("vectors", TEXT_DIM), range(len(texts)), batches)
         tables = Dataset(
             images=pd.DataFrame({"image_id": ids, "split": "train"}),
-            captions=pd.DataFrame({"caption_id": range(len(texts)), "image_id": np.repeat(ids, PER_IMAGE), "text": ""}),
+            captions=pd.DataFrame(
+                {"caption_id": range(len(texts)), "image_id": np.repeat(ids, PER_IMAGE), "text": ""}
+            ),
             phrases=pd.DataFrame({"image_id": []}),
             image_root=folder,
         )
-        self.pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
+        self.pairs = ImageCaptionPairs(
+            tables, FeatureStore(folder / "features"), TextStore(folder / "text")
+        )
         self.folder = folder
 
     def __call__(self) -> Heads:
         torch.manual_seed(0)
-        sizes: dict[str, Any] = {"feature_dim": IMAGE_DIM, "text_dim": TEXT_DIM, "text_format": "vectors"}
-        linear = {"image_encoder": {"name": "LinearEncoder"}, "text_encoder": {"name": "LinearEncoder"}}
+        sizes: dict[str, Any] = {
+            "feature_dim": IMAGE_DIM,
+            "text_dim": TEXT_DIM,
+            "text_format": "vectors",
+        }
+        linear = {
+            "image_encoder": {"name": "LinearEncoder"},
+            "text_encoder": {"name": "LinearEncoder"},
+        }
         model: Any = build_model({"name": "TwoBranchModel", "dim": DIM, **linear}, **sizes)
         batches = DistinctImageBatches(BATCH)
         fit(
@@ -112,7 +131,9 @@ class Ours:
         )
         one = partial(torch.ones, dtype=torch.int64)
         return (
-            lambda rows: model.image_encoder(rows.unsqueeze(1), torch.ones(len(rows), 1, dtype=torch.bool)),
+            lambda rows: model.image_encoder(
+                rows.unsqueeze(1), torch.ones(len(rows), 1, dtype=torch.bool)
+            ),
             lambda rows: model.text_encoder(rows, one(len(rows))),
         )
 
@@ -120,11 +141,16 @@ class Ours:
 def sentence_transformers(images: Tensor, captions: Tensor, folder: Path) -> Heads:
     """Train with the trainer."""
     torch.manual_seed(0)
-    image, caption = (Dense(size, DIM, activation_function=nn.Identity()) for size in (IMAGE_DIM, TEXT_DIM))
+    image, caption = (
+        Dense(size, DIM, activation_function=nn.Identity()) for size in (IMAGE_DIM, TEXT_DIM)
+    )
     router = Router.for_query_document([Stored(images), image], [Stored(captions), caption])
     model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
     numbers = range(IMAGES * PER_IMAGE)
-    columns = {"image": [str(row // PER_IMAGE) for row in numbers], "caption": [str(row) for row in numbers]}
+    columns = {
+        "image": [str(row // PER_IMAGE) for row in numbers],
+        "caption": [str(row) for row in numbers],
+    }
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "peer"), num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE,
         lr_scheduler_type="constant", batch_sampler="no_duplicates", dataloader_drop_last=True, use_cpu=True,
@@ -132,10 +158,17 @@ def sentence_transformers(images: Tensor, captions: Tensor, folder: Path) -> Hea
         logging_strategy="no",
     )  # fmt: skip
     loss = MultipleNegativesRankingLoss(
-        model, scale=1 / TEMPERATURE, directions=("query_to_doc", "doc_to_query"), partition_mode="per_direction"
+        model,
+        scale=1 / TEMPERATURE,
+        directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
     )
-    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=Columns.from_dict(columns), loss=loss).train()
-    return lambda rows: normalize(image.linear(rows), dim=1), lambda rows: normalize(caption.linear(rows), dim=1)
+    SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=Columns.from_dict(columns), loss=loss
+    ).train()
+    return lambda rows: normalize(image.linear(rows), dim=1), lambda rows: normalize(
+        caption.linear(rows), dim=1
+    )
 
 
 def loop(images: Tensor, captions: Tensor) -> Heads:

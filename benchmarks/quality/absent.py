@@ -36,24 +36,36 @@ def showing(index: SearchIndex, words: list[str]) -> list[str]:
     patterns = [re.compile(rf"\b(?:{word})") for word in words]
     texts = [" ".join(captions).lower() for captions in index.items["captions"].to_pylist()]
     shown = [all(pattern.search(text) for pattern in patterns) for text in texts]
-    return [item_id for row, item_id in enumerate(index.ids) if shown[row] and not index.removed[row]]
+    return [
+        item_id for row, item_id in enumerate(index.ids) if shown[row] and not index.removed[row]
+    ]
 
 
 def measure(
-    report: Report, index: SearchIndex, embedder: Embedder, texts: list[str], queries: NDArray[Any], ids: list[str]
+    report: Report,
+    index: SearchIndex,
+    embedder: Embedder,
+    texts: list[str],
+    queries: NDArray[Any],
+    ids: list[str],
 ) -> None:
     """Report notices of written queries, and held-out captions that are found, of one collection."""
     name = f"{len(index):,} images"
     own = np.array([index.row(item_id) for item_id in ids])
     images = np.random.default_rng(0).permutation(sorted(set(ids)))
     fitted = np.isin(ids, images[: len(images) // 2])
-    described, near = relevant_rows(index.items, texts, own.tolist()), list(near_rows(index, texts, own.tolist()))
+    described, near = (
+        relevant_rows(index.items, texts, own.tolist()),
+        list(near_rows(index, texts, own.tolist())),
+    )
 
     def half(rows: list[NDArray[Any]], chosen: NDArray[np.bool_]) -> list[NDArray[Any]]:
         return [rows[number] for number in np.flatnonzero(chosen)]
 
     of_fitted = [text for text, chosen in zip(ids, fitted, strict=True) if chosen]
-    calibration = calibrate(index, queries[fitted], of_fitted, half(described, fitted), half(near, fitted))
+    calibration = calibrate(
+        index, queries[fitted], of_fitted, half(described, fitted), half(near, fitted)
+    )
     scores, relevant = first_results(index, queries[~fitted], half(described, ~fitted))
     without, _ = results_without(index, queries[~fitted], half(near, ~fitted))
     found, count = calibration.found(scores), int((~fitted).sum())
@@ -81,17 +93,28 @@ def ask_written(report: Report, name: str, index: SearchIndex, embedder: Embedde
             notice.append(not results.found)
         asked, shares = f"{len(rows)} queries", np.array(notice, dtype=float)
         if kind == "present":
-            report.add(f"{name}: written queries whose first result is right", float(np.mean(right)), reference=asked)
+            report.add(
+                f"{name}: written queries whose first result is right",
+                float(np.mean(right)),
+                reference=asked,
+            )
             report.add(f"{name}: notices, written queries whose first result is right", float(shares[right].mean()),
                        at_most=0.2, reference=f"{sum(right)} queries")  # fmt: skip
         else:
             bar = 0.9 if kind == "absent" else None
-            report.add(f"{name}: notices, written {KINDS[kind]}", float(shares.mean()), at_least=bar, reference=asked)
+            report.add(
+                f"{name}: notices, written {KINDS[kind]}",
+                float(shares.mean()),
+                at_least=bar,
+                reference=asked,
+            )
 
 
 def main() -> None:
     """Calibrate on one half of the images of val, and ask the written queries and the captions of the other half."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--run", type=Path, required=True, help="run folder with an index")
     artifacts = parser.parse_args().run / "artifacts"
     embedder, (texts, ids) = Embedder(artifacts / "onnx"), short_captions(artifacts)

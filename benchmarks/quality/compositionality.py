@@ -67,8 +67,12 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [["system", "text", *KINDS, "caption R@1", "image R@1"], ["---"] * (len(KINDS) + 4)]
     for name, result in results.items():
         found = (result["edits"].get(kind) for kind in KINDS)
-        cells = [f"{e['accuracy']:.1f} ({e['low']:.1f} to {e['high']:.1f})" if e else "-" for e in found]
-        lines.append([name, TEXTS[name], *cells, *(f"{recall:.1f}" for recall in result["recalls"])])
+        cells = [
+            f"{e['accuracy']:.1f} ({e['low']:.1f} to {e['high']:.1f})" if e else "-" for e in found
+        ]
+        lines.append(
+            [name, TEXTS[name], *cells, *(f"{recall:.1f}" for recall in result["recalls"])]
+        )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -89,9 +93,18 @@ def summarize(results: Mapping[str, Mapping[str, Any]]) -> Report:
     report = Report("quality.compositionality")
 
     def accuracies(name: str, kinds: Sequence[str]) -> list[float]:
-        return [results[name]["edits"][kind]["accuracy"] for kind in kinds if kind in results[name]["edits"]]
+        return [
+            results[name]["edits"][kind]["accuracy"]
+            for kind in kinds
+            if kind in results[name]["edits"]
+        ]
 
-    deviations = [abs(value - CHANCE) for name in BAGS if name in results for value in accuracies(name, KEEP_WORDS)]
+    deviations = [
+        abs(value - CHANCE)
+        for name in BAGS
+        if name in results
+        for value in accuracies(name, KEEP_WORDS)
+    ]
     if deviations:
         label = "bags of words, same words in another order: largest deviation from 50 %"
         report.add(label, max(deviations), "points", at_most=0.0)
@@ -103,14 +116,20 @@ def summarize(results: Mapping[str, Mapping[str, Any]]) -> Report:
 
 def main() -> None:
     """Train the systems that are not trained yet, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="*", choices=list(TEXTS), default=list(TEXTS))
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--home", type=Path, default=HOME)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "records" / "compositionality.md")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "docs" / "records" / "compositionality.md"
+    )
     options = parser.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
+    os.environ.setdefault(
+        "MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}"
+    )
     results = {}
     for name in options.only:
         artifacts, _ = train(name, SYSTEMS[name], [TWINS, *options.settings], options.home)

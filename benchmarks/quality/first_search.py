@@ -43,7 +43,9 @@ def names_object(captions: pd.Series, words: str) -> "pd.Series[bool]":
 
 def main() -> None:
     """Report the share of right first images, chance, and the time of the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder of Flickr8k")
     parser.add_argument("--encoder", default="small")
     options = parser.parse_args()
@@ -53,11 +55,14 @@ def main() -> None:
         write_photographs(options.data, folder / "photos", PHOTOGRAPHS)
         captions = pd.read_csv(folder / "photos" / "captions.csv")
         (folder / "photos" / "captions.csv").unlink()
-        seconds = wall_seconds(lambda: command(folder, "index", "photos", "--encoder", options.encoder))
+        seconds = wall_seconds(
+            lambda: command(folder, "index", "photos", "--encoder", options.encoder)
+        )
         model = bifocal.load(folder / "runs" / "photos-index")
         firsts = {query: model.search(query, k=1)[0].name for query in QUERIES}
     named = {
-        query: set(captions["image"][names_object(captions["caption"], words)]) for query, words in QUERIES.items()
+        query: set(captions["image"][names_object(captions["caption"], words)])
+        for query, words in QUERIES.items()
     }
     right = [firsts[query] in images for query, images in named.items()]
     chance = [len(images) / PHOTOGRAPHS for images in named.values()]
@@ -66,7 +71,12 @@ def main() -> None:
         f"{options.encoder}: right first images of ten queries", float(np.mean(right)),
         reference=f"chance {np.mean(chance):.3f}; wrong: {wrong or 'none'}",
     )  # fmt: skip
-    report.add(f"{options.encoder}: bifocal index, {PHOTOGRAPHS} photographs", seconds, "s", at_most=SECONDS)
+    report.add(
+        f"{options.encoder}: bifocal index, {PHOTOGRAPHS} photographs",
+        seconds,
+        "s",
+        at_most=SECONDS,
+    )
     report.write()
 
 

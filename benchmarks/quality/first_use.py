@@ -35,7 +35,9 @@ BATCH = 8
 Recalls = Mapping[str, Mapping[str, float]]
 
 
-def train(folder: Path, weights: Path, run: str, *arguments: object) -> tuple[Recalls, list[float] | None]:
+def train(
+    folder: Path, weights: Path, run: str, *arguments: object
+) -> tuple[Recalls, list[float] | None]:
     """Train a run in ``folder`` unless it is complete; return its corrected recalls, and its wall and CPU minutes.
 
     The minutes are None if the training was killed and went on.
@@ -46,7 +48,9 @@ def train(folder: Path, weights: Path, run: str, *arguments: object) -> tuple[Re
         bifocal(folder, "train", "photos", "--weights", weights, "--run", run, *arguments)
         minutes = [(time.monotonic() - start) / 60, (_children_seconds() - cpu) / 60]
         times.write_text(json.dumps(None if killed else minutes))
-    return json.loads((artifacts / "metrics" / "metrics.json").read_text())["corrected"], json.loads(times.read_text())
+    return json.loads((artifacts / "metrics" / "metrics.json").read_text())[
+        "corrected"
+    ], json.loads(times.read_text())
 
 
 def _children_seconds() -> float:
@@ -64,7 +68,9 @@ def fast_parts(folder: Path) -> Path:
     sections = ("extract_features", "vectorize_captions", "train_embedding")
     file.write_text(yaml.safe_dump({name: recipe[name] for name in sections}))
     if not dataset.exists():
-        shutil.copytree(folder / "default" / "artifacts" / "dataset", dataset, copy_function=os.link)
+        shutil.copytree(
+            folder / "default" / "artifacts" / "dataset", dataset, copy_function=os.link
+        )
     return file
 
 
@@ -73,7 +79,9 @@ def untrained(artifacts: Path, embedder: Embedder) -> Recalls:
     test = read_dataset(artifacts / "dataset").split("test")
     ids = test.images["image_id"].astype(str).tolist()
     files = [test.image_path(image_id).read_bytes() for image_id in ids]
-    images = np.concatenate([embedder.embed_images(files[row : row + BATCH]) for row in range(0, len(files), BATCH)])
+    images = np.concatenate(
+        [embedder.embed_images(files[row : row + BATCH]) for row in range(0, len(files), BATCH)]
+    )
     captions = np.concatenate([embedder.embed_sentences([text]) for text in test.captions["text"]])
     own = torch.tensor([ids.index(image_id) for image_id in test.captions["image_id"].astype(str)])
     return summarize(retrieval_ranks(torch.from_numpy(images), torch.from_numpy(captions), own), KS)
@@ -89,7 +97,9 @@ def first_ranks(recalls: Recalls) -> str:
     return "R@1 " + " / ".join(f"{recalls[direction]['R@1']:.1f}" for direction in DIRECTIONS)
 
 
-def measure(report: Report, options: argparse.Namespace, embedder: Embedder, count: int, captions: int) -> None:
+def measure(
+    report: Report, options: argparse.Namespace, embedder: Embedder, count: int, captions: int
+) -> None:
     """Report the default beside its peers on ``count`` photographs."""
     folder = (options.folder / f"{count}-{captions}").resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,24 +115,33 @@ def measure(report: Report, options: argparse.Namespace, embedder: Embedder, cou
     }
     name = f"{count:,} photographs, {captions} caption{'s' if captions > 1 else ''} each"
     for peer, recalls in peers.items():
-        report.add(f"{name}: recall sum, {peer}", recall_sum(recalls), "%", reference=first_ranks(recalls))
+        report.add(
+            f"{name}: recall sum, {peer}", recall_sum(recalls), "%", reference=first_ranks(recalls)
+        )
     bar = max(recall_sum(recalls) for recalls in peers.values())
     report.add(f"{name}: recall sum, bifocal train", recall_sum(default), "%", at_least=bar,
                reference=first_ranks(default))  # fmt: skip
     if minutes is not None:
         wall, cpu = minutes
-        report.add(f"{name}: CPU time of bifocal train", cpu, "minutes", reference=f"wall time {wall:.1f}")
+        report.add(
+            f"{name}: CPU time of bifocal train", cpu, "minutes", reference=f"wall time {wall:.1f}"
+        )
 
 
 def main() -> None:
     """Measure each number of photographs with five captions and with one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "first_use")
     parser.add_argument("--photographs", type=int, nargs="+", default=[300, 1000, 6000])
     parser.add_argument("--captions", type=int, nargs="+", default=[5, 1])
     options = parser.parse_args()
-    report, embedder = Report("quality.first_use"), Embedder(encoder_folder("small", options.data / "weights"))
+    report, embedder = (
+        Report("quality.first_use"),
+        Embedder(encoder_folder("small", options.data / "weights")),
+    )
     for count in options.photographs:
         for captions in options.captions:
             measure(report, options, embedder, count, captions)

@@ -21,7 +21,11 @@ from torch import Tensor, nn
 from benchmarks.common import Report
 from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, sorters
 from benchmarks.quality.rank_tasks import fit
-from bifocal.losses import HingeAveragePrecisionLoss, MeanAveragePrecisionLoss, MultiLabelSoftMarginLoss
+from bifocal.losses import (
+    HingeAveragePrecisionLoss,
+    MeanAveragePrecisionLoss,
+    MultiLabelSoftMarginLoss,
+)
 from bifocal.metrics import mean_average_precision
 from bifocal.scores import Scores
 
@@ -34,7 +38,9 @@ HINGE, COMPARED = "Hinge-AP", (OURS, "ExactRankSorter, soft", "PairwiseSorter")
 
 def network() -> nn.Sequential:
     """Return the scoring network, of the data and of the training."""
-    return nn.Sequential(nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, 1))
+    return nn.Sequential(
+        nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, 1)
+    )
 
 
 def synthetic_points(seed: int, noise: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,9 +82,18 @@ def main() -> None:
     torch.set_num_threads(1)
     report = Report("quality.hinge_ap")
     learned = sorters(sys.argv[1:])
-    compared = {name: sorter for name, sorter in learned.items() if name in COMPARED or name not in HANDCRAFTED}
-    losses: dict[str, nn.Module] = {HINGE: HingeAveragePrecisionLoss(), "cross-entropy": MultiLabelSoftMarginLoss()}
-    losses |= {f"mAP (5.9), {name}": MeanAveragePrecisionLoss(sorter) for name, sorter in compared.items()}
+    compared = {
+        name: sorter
+        for name, sorter in learned.items()
+        if name in COMPARED or name not in HANDCRAFTED
+    }
+    losses: dict[str, nn.Module] = {
+        HINGE: HingeAveragePrecisionLoss(),
+        "cross-entropy": MultiLabelSoftMarginLoss(),
+    }
+    losses |= {
+        f"mAP (5.9), {name}": MeanAveragePrecisionLoss(sorter) for name, sorter in compared.items()
+    }
     for noise in NOISE:
         bar = 0.0
         for name, loss in losses.items():

@@ -32,7 +32,9 @@ class Smile(nn.Module):
 
     def __init__(self, idf: Tensor, dim: int = 256) -> None:
         super().__init__()
-        self.convolution, self.attention = (nn.Linear(size, dim, bias=False) for size in (CHANNELS, dim))
+        self.convolution, self.attention = (
+            nn.Linear(size, dim, bias=False) for size in (CHANNELS, dim)
+        )
         self.text, self.idf = nn.Embedding(len(idf), dim, padding_idx=0), idf
         nn.init.normal_(self.text.weight, std=0.05)
 
@@ -58,12 +60,16 @@ def stored_cells(data: Path, file: Path, names: list[str]) -> NDArray[np.float16
 
     if not file.is_file():
         network = timm.create_model("mobilenetv2_100", pad_type="same")
-        network.load_state_dict(load_file(data / "weights" / "mobilenetv2_100_same_imagenet.safetensors"))
+        network.load_state_dict(
+            load_file(data / "weights" / "mobilenetv2_100_same_imagenet.safetensors")
+        )
         network = network.eval().to(memory_format=torch.channels_last)
         found = []
         for start in range(0, len(names), 20):
             files = [data / "flickr8k" / "images" / name for name in names[start : start + 20]]
-            pixels = np.stack([np.asarray(Image.open(file).convert("RGB").resize((224, 224))) for file in files])
+            pixels = np.stack(
+                [np.asarray(Image.open(file).convert("RGB").resize((224, 224))) for file in files]
+            )
             batch = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div(127.5).sub(1)
             with torch.inference_mode():
                 maps = network.forward_features(batch.contiguous(memory_format=torch.channels_last))
@@ -80,7 +86,9 @@ def reduced(cells: NDArray[np.float16]) -> Tensor:
     mean = some.mean(0)
     values, vectors = torch.linalg.eigh(torch.cov((some - mean).T))
     projection = vectors[:, -CHANNELS:] / (values[-CHANNELS:] + 0.1 * values.mean()).sqrt()
-    return torch.stack([(torch.from_numpy(image.astype(np.float32)) - mean) @ projection for image in cells]).half()
+    return torch.stack(
+        [(torch.from_numpy(image.astype(np.float32)) - mean) @ projection for image in cells]
+    ).half()
 
 
 def word_ids(data: Path, names: list[str]) -> tuple[Tensor, Tensor]:
@@ -90,10 +98,16 @@ def word_ids(data: Path, names: list[str]) -> tuple[Tensor, Tensor]:
     stem, captions = snowballstemmer.stemmer("english").stemWord, defaultdict(list)
     for line in (data / "Flickr8k.token.txt").read_text().splitlines():
         name, text = line.split("\t")
-        captions[name.split("#")[0]].append([stem(word) for word in re.findall(r"[a-z]+", text.lower())])
-    counts = Counter(w for name in names[:TRAIN] for caption in captions[name][:5] for w in set(caption))
+        captions[name.split("#")[0]].append(
+            [stem(word) for word in re.findall(r"[a-z]+", text.lower())]
+        )
+    counts = Counter(
+        w for name in names[:TRAIN] for caption in captions[name][:5] for w in set(caption)
+    )
     number = {word: i + 1 for i, word in enumerate(sorted(w for w in counts if counts[w] >= 3))}
-    idf = torch.tensor([0.0, *(np.log(5 * TRAIN / counts[word]) + 1 for word in number)], dtype=torch.float32)
+    idf = torch.tensor(
+        [0.0, *(np.log(5 * TRAIN / counts[word]) + 1 for word in number)], dtype=torch.float32
+    )
     ids = torch.zeros(len(names), 5, TOKENS, dtype=torch.long)
     for i, name in enumerate(names):
         for j, caption in enumerate(captions[name][:5]):
@@ -102,19 +116,25 @@ def word_ids(data: Path, names: list[str]) -> tuple[Tensor, Tensor]:
     return ids, idf
 
 
-def train(model: Smile, maps: Tensor, ids: Tensor, seed: int, epochs: int = 12, batch: int = 96) -> Smile:
+def train(
+    model: Smile, maps: Tensor, ids: Tensor, seed: int, epochs: int = 12, batch: int = 96
+) -> Smile:
     """Train by InfoNCE in both directions, with dropout of channels and of words."""
     random = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), 2e-3, weight_decay=0.05)
     owner, steps = torch.arange(batch).repeat_interleave(5), TRAIN // batch
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=epochs * steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 2e-3, total_steps=epochs * steps, pct_start=0.1
+    )
     for _ in range(epochs):
         order = torch.randperm(TRAIN, generator=random)
         for step in range(steps):
             rows = order[step * batch : (step + 1) * batch]
             texts = ids[rows].flatten(0, 1)
             texts = texts * (torch.rand(texts.shape, generator=random) > 0.3)
-            images = maps[rows].float() * (torch.rand(batch, 1, CHANNELS, generator=random) > 0.3) / 0.7
+            images = (
+                maps[rows].float() * (torch.rand(batch, 1, CHANNELS, generator=random) > 0.3) / 0.7
+            )
             scores = model.score(images, texts) / 0.07
             of_images = (scores.log_softmax(1) * one_hot(owner).T).sum(1).mean() / 5
             optimizer.zero_grad()
@@ -126,7 +146,10 @@ def train(model: Smile, maps: Tensor, ids: Tensor, seed: int, epochs: int = 12, 
 
 def best_cells(rows: Tensor, cells: Tensor, words: Tensor) -> Tensor:
     """Return the sum over words of the best cell (Q, 100), relative to the words' norms, of each query's candidates."""
-    best = [(cells[candidates] @ query.T).amax(1).sum(1) for candidates, query in zip(rows, words, strict=True)]
+    best = [
+        (cells[candidates] @ query.T).amax(1).sum(1)
+        for candidates, query in zip(rows, words, strict=True)
+    ]
     scores: Tensor = torch.stack(best) / words.norm(dim=2).sum(1).clamp(min=1e-6)[:, None]
     return scores
 
@@ -151,7 +174,10 @@ def evaluate(report: Report, first: Smile, other: Smile, maps: Tensor, ids: Tens
     """Choose the weight of each second score on held-out photographs, and report the recall on the others."""
     chosen: dict[str, float] = {}
     for start, count in ((TRAIN, HELD_OUT), (TRAIN + HELD_OUT, DEV)):
-        images, texts = maps[start : start + count].float(), ids[start : start + count].flatten(0, 1)
+        images, texts = (
+            maps[start : start + count].float(),
+            ids[start : start + count].flatten(0, 1),
+        )
         owner, scores = torch.arange(count).repeat_interleave(5), first.score(images, texts).T
         (top, rows), before = scores.topk(DEPTH, dim=1), recalls(scores, owner)
         words, cells = first.words(texts), first.cells(images)
@@ -164,7 +190,8 @@ def evaluate(report: Report, first: Smile, other: Smile, maps: Tensor, ids: Tens
         }
         for name, extra in second.items():
             found = {
-                weight: recalls((scores - 100).scatter(1, rows, top + weight * extra), owner) for weight in WEIGHTS
+                weight: recalls((scores - 100).scatter(1, rows, top + weight * extra), owner)
+                for weight in WEIGHTS
             }
             sums = {weight: hits.sum() for weight, hits in found.items()}
             chosen.setdefault(name, max(sums, key=sums.__getitem__))
@@ -173,27 +200,48 @@ def evaluate(report: Report, first: Smile, other: Smile, maps: Tensor, ids: Tens
                 note = f"R@1 {100 * after[:, 0].mean():.1f}; weight {chosen[name]}, gain {gain(after, before)}"
                 report.add(f"{MEASURE}, {name}", 100 * after.mean(0).sum(), "%", reference=note)
     report.add(
-        f"{MEASURE}, vectors of SMILE", 100 * before.mean(0).sum(), "%", reference=f"R@1 {before[:, 0].mean():.3f}"
+        f"{MEASURE}, vectors of SMILE",
+        100 * before.mean(0).sum(),
+        "%",
+        reference=f"R@1 {before[:, 0].mean():.3f}",
     )
-    queries, kept, scale, began = rows[:200].numpy(), stored.numpy(), scales.numpy(), time.process_time()
+    queries, kept, scale, began = (
+        rows[:200].numpy(),
+        stored.numpy(),
+        scales.numpy(),
+        time.process_time(),
+    )
     for candidates, query in zip(queries, [w[w.any(1)].numpy() for w in words[:200]], strict=True):
         (kept[candidates].astype(np.float32) @ query.T * scale[candidates]).max(1).sum(1)
-    report.add("CPU time of re-ranking 100 images by int8 cells", 5 * (time.process_time() - began), "ms")
+    report.add(
+        "CPU time of re-ranking 100 images by int8 cells", 5 * (time.process_time() - began), "ms"
+    )
     report.add("int8 cells with scales", stored[0].numel() + 4 * scales[0].numel(), "bytes / image")
 
 
 def main() -> None:
     """Train two models; measure the gain of each re-ranking over the first ranking."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     data, report = parser.parse_args().data, Report("quality.late_interaction")
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    lists = [(data / f"flickr8k/Flickr_8k.{split}Images.txt").read_text().split() for split in ("train", "dev")]
+    lists = [
+        (data / f"flickr8k/Flickr_8k.{split}Images.txt").read_text().split()
+        for split in ("train", "dev")
+    ]
     names = lists[0][: TRAIN + HELD_OUT] + lists[1][:DEV]
     ids, idf = word_ids(data / "flickr8k", names)
     maps = reduced(stored_cells(data, ROOT / "runs" / "late_interaction" / "cells.npy", names))
-    evaluate(report, train(Smile(idf), maps, ids, seed=0), train(Smile(idf), maps, ids, seed=1), maps, ids)
+    evaluate(
+        report,
+        train(Smile(idf), maps, ids, seed=0),
+        train(Smile(idf), maps, ids, seed=1),
+        maps,
+        ids,
+    )
     report.write()
 
 

@@ -22,7 +22,16 @@ import yaml
 
 from benchmarks.common import ROOT, Report
 from benchmarks.leaderboard_page import RECALLS, scenes
-from benchmarks.scene_systems import DIRECTIONS, KS, SYSTEMS, make, make_inputs, measures_of, recipe_of, values_of
+from benchmarks.scene_systems import (
+    DIRECTIONS,
+    KS,
+    SYSTEMS,
+    make,
+    make_inputs,
+    measures_of,
+    recipe_of,
+    values_of,
+)
 from benchmarks.tuning import CLOSED_FORM, read_search, tune, tune_at_once
 from bifocal.datasets import read_dataset
 from bifocal.metrics import center_baseline, chance_report
@@ -34,35 +43,68 @@ SEARCH = Path(__file__).with_suffix(".yaml")
 
 def chance(home: Path, settings: Sequence[str]) -> dict[str, float]:
     """Return the measures of equal scores; for pointing, the accuracy of the image center."""
-    test = read_dataset(make("prepare_dataset", values_of(SYSTEMS[CLOSED_FORM], settings), {}, home)).split("test")
+    test = read_dataset(
+        make("prepare_dataset", values_of(SYSTEMS[CLOSED_FORM], settings), {}, home)
+    ).split("test")
     row_of = {image_id: row for row, image_id in enumerate(test.images["image_id"])}
-    report = chance_report(torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), KS)
-    sizes = test.images.set_index("image_id").loc[test.phrases["image_id"], ["width", "height"]].to_numpy(float)
-    recalls = dict(zip(RECALLS, (report[way][f"R@{k}"] for way in DIRECTIONS for k in KS), strict=True))
+    report = chance_report(
+        torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), KS
+    )
+    sizes = (
+        test.images.set_index("image_id")
+        .loc[test.phrases["image_id"], ["width", "height"]]
+        .to_numpy(float)
+    )
+    recalls = dict(
+        zip(RECALLS, (report[way][f"R@{k}"] for way in DIRECTIONS for k in KS), strict=True)
+    )
     center = 100 * float(center_baseline(sizes, list(test.phrases["boxes"])).mean())
     return recalls | {"recall sum": sum(recalls.values()), "pointing": center}
 
 
 def main() -> None:
     """Tune and train every system, and write the table."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--only", nargs="*", default=list(SYSTEMS), help="systems, and recipes as further rows")
-    arguments.add_argument("--minutes", type=float, default=MAX_MINUTES, help="start no training after this time")
-    arguments.add_argument("--trials", type=int, help="the first trials of the search; 1 is the recipe")
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument(
+        "--only", nargs="*", default=list(SYSTEMS), help="systems, and recipes as further rows"
+    )
+    arguments.add_argument(
+        "--minutes", type=float, default=MAX_MINUTES, help="start no training after this time"
+    )
+    arguments.add_argument(
+        "--trials", type=int, help="the first trials of the search; 1 is the recipe"
+    )
     arguments.add_argument("--seeds", type=int, nargs="+")
     arguments.add_argument("--jobs", type=int, default=1, help="trainings at once")
-    arguments.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
+    arguments.add_argument(
+        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE"
+    )
     arguments.add_argument("--home", type=Path, default=HOME)
-    arguments.add_argument("--output", type=Path, default=ROOT / "docs" / "records" / "leaderboard.md")
+    arguments.add_argument(
+        "--output", type=Path, default=ROOT / "docs" / "records" / "leaderboard.md"
+    )
     options = arguments.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
+    os.environ.setdefault(
+        "MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}"
+    )
     file = yaml.safe_load(SEARCH.read_text())
     search = read_search(file)
-    search = replace(search, trials=options.trials or search.trials, seeds=tuple(options.seeds or search.seeds))
-    differs = {name: file["differs"].get(name, "a recipe of yours") for name in options.only if recipe_of(name)}
+    search = replace(
+        search, trials=options.trials or search.trials, seeds=tuple(options.seeds or search.seeds)
+    )
+    differs = {
+        name: file["differs"].get(name, "a recipe of yours")
+        for name in options.only
+        if recipe_of(name)
+    }
     started = time.time()
-    end, measure = started + 60 * options.minutes, partial(measures_of, options.settings, options.home)
+    end, measure = (
+        started + 60 * options.minutes,
+        partial(measures_of, options.settings, options.home),
+    )
     if options.jobs > 1:
         for name in options.only:
             make_inputs(values_of(recipe_of(name), options.settings), options.home)
@@ -81,7 +123,9 @@ def main() -> None:
     ]
     if worst:
         report.add("worst R@1, relative to chance", min(worst), at_least=MIN_TIMES_CHANCE)
-    report.add("wall time of the last call", (time.time() - started) / 60, "min", at_most=MAX_MINUTES)
+    report.add(
+        "wall time of the last call", (time.time() - started) / 60, "min", at_most=MAX_MINUTES
+    )
     report.write()
 
 

@@ -41,15 +41,25 @@ PAPERS_TERMS = (QUICK, "baseline, BEAN's pooling", "baseline, structure term")
 def main() -> None:
     """Tune and train every row, and write the table."""
     rows = read_rows()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", choices=[row.name for row in rows], default=[row.name for row in rows])
-    parser.add_argument("--minutes", type=float, default=60 * MAX_HOURS, help="start no training after this time")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="*", choices=[row.name for row in rows], default=[row.name for row in rows]
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60 * MAX_HOURS, help="start no training after this time"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="trainings at once")
     parser.add_argument("--home", type=Path, default=HOME)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "records" / "leaderboard_flickr8k.md")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "docs" / "records" / "leaderboard_flickr8k.md"
+    )
     options = parser.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
+    os.environ.setdefault(
+        "MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}"
+    )
     board, started = read_board(), time.time()
     search, end = read_search(board["search"]), started + 60 * options.minutes
     measure = partial(measures_of, options.home)
@@ -57,13 +67,17 @@ def main() -> None:
     for row in rows:
         if row.name in options.only:
             inputs_of(dict(row.values), options.home)
-    tune_at_once([name for name in systems if name in options.only], search, measure, options.jobs, end)
+    tune_at_once(
+        [name for name in systems if name in options.only], search, measure, options.jobs, end
+    )
     results = {name: tune(name, search, measure, -math.inf) for name in systems}
     seeds = {name: seeds_of(name, search, tuned) for name, tuned in results.items()}
     for row in rows:
         if row.group == "parts" and (chosen := seeds[row.against]):
             seeds[row.name] = with_seeds(row.name, search, chosen[0].trial)
-    train_at_once((one for name in options.only for one in seeds.get(name, [])), measure, options.jobs, end)
+    train_at_once(
+        (one for name in options.only for one in seeds.get(name, [])), measure, options.jobs, end
+    )
     for row in rows:
         tuned = results.setdefault(row.name, Tuned())
         for training in seeds.get(row.name, []):
@@ -81,7 +95,13 @@ def main() -> None:
     for name in PAPERS_TERMS:
         if values := gains(results, name, BASELINE):
             label = f"gain over the baseline in recall sum, {name.removeprefix(f'{BASELINE}, ')}"
-            report.add(label, statistics.mean(values), "%", at_least=MIN_GAIN, reference=f"seeds: {len(values)}")
+            report.add(
+                label,
+                statistics.mean(values),
+                "%",
+                at_least=MIN_GAIN,
+                reference=f"seeds: {len(values)}",
+            )
     report.write()
 
 

@@ -33,7 +33,13 @@ from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators import model_ranks, recall_metrics
 
 TRAIN, DIM, IMAGES, EPOCHS = 5000, 512, 192, 8
-STANDARD: dict[str, Any] = {"temperature": 0.07, "images": IMAGES, "captions": 5, "epochs": EPOCHS, "warmup": 0.05}
+STANDARD: dict[str, Any] = {
+    "temperature": 0.07,
+    "images": IMAGES,
+    "captions": 5,
+    "epochs": EPOCHS,
+    "warmup": 0.05,
+}
 CONDITIONS: dict[str, dict[str, Any]] = {
     "standard": {},
     "temperature 0.03": {"temperature": 0.03},
@@ -65,7 +71,11 @@ WEIGHTS: dict[str, tuple[dict[str, Any] | None, float]] = {
 INSIDE = "inside the model of InfoNCE after {} epochs, seed 1"
 ALONE = {
     "hardest negatives alone": HARDEST,
-    "structure-preserving loss alone": {"name": "StructurePreservingLoss", "image_weight": 2.0, "textual_weight": 0.2},
+    "structure-preserving loss alone": {
+        "name": "StructurePreservingLoss",
+        "image_weight": 2.0,
+        "textual_weight": 0.2,
+    },
 }
 
 
@@ -97,37 +107,54 @@ def rows() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     found |= {f"standard: {name}": (part, {}) for name, part in ALONE.items()}
     standard = loss(STANDARD["temperature"], None, 0.0)
     return found | {
-        f"{cells}: {name}": (standard, {"pooling": pooling}) for cells in CELLS for name, pooling in POOLINGS.items()
+        f"{cells}: {name}": (standard, {"pooling": pooling})
+        for cells in CELLS
+        for name, pooling in POOLINGS.items()
     }
 
 
 def loss(temperature: float, term: dict[str, Any] | None, weight: float) -> dict[str, Any]:
     """Return InfoNCE plus a weighted term."""
     first = {"name": "InfoNCELoss", "temperature": temperature}
-    return {"name": "WeightedSumLoss", "losses": [first, term], "weights": [1.0, weight]} if term else first
+    return (
+        {"name": "WeightedSumLoss", "losses": [first, term], "weights": [1.0, weight]}
+        if term
+        else first
+    )
 
 
-def train(inputs: TrainingInputs, seed: int, objective: Mapping[str, Any], changes: Mapping[str, Any]) -> Model:
+def train(
+    inputs: TrainingInputs, seed: int, objective: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Model:
     """Return the model of one row with one seed."""
     values = {**STANDARD, **changes}
-    parts = {"image_encoder": values.get("pooling", "LinearEncoder"), "text_encoder": "LinearEncoder"}
+    parts = {
+        "image_encoder": values.get("pooling", "LinearEncoder"),
+        "text_encoder": "LinearEncoder",
+    }
     model = new_model({"name": "TwoBranchModel", "dim": DIM, **parts}, inputs, seed=seed)
     schedule = values.get("schedule", {"name": "Cosine", "warmup": values["warmup"]})
     phase = TrainingPhase(
-        CaptionBatches(batch_size=values["images"] * values["captions"], captions_per_image=values["captions"]),
+        CaptionBatches(
+            batch_size=values["images"] * values["captions"], captions_per_image=values["captions"]
+        ),
         build("bifocal.losses", objective),
         values["epochs"],
         0.002,
         build("bifocal.training.schedules", schedule),
     )
-    train_phases(model, [phase], inputs, seed=seed, options=FitOptions(ema_decay=0.98, precision="bfloat16"))
+    train_phases(
+        model, [phase], inputs, seed=seed, options=FitOptions(ema_decay=0.98, precision="bfloat16")
+    )
     return model
 
 
 def random_batch(inputs: TrainingInputs) -> Batch:
     """Return 192 training images with all their captions."""
     pairs = inputs.captions("train")
-    chosen = torch.randperm(len(pairs.image_ids), generator=torch.Generator().manual_seed(0))[:IMAGES]
+    chosen = torch.randperm(len(pairs.image_ids), generator=torch.Generator().manual_seed(0))[
+        :IMAGES
+    ]
     return pairs.batch(torch.isin(pairs.image_of_caption, chosen).nonzero().flatten())
 
 
@@ -139,16 +166,22 @@ def inside(model: Model, batch: Batch) -> dict[str, float]:
         for part in (loss(STANDARD["temperature"], None, 0.0), WITHIN_CAPTIONS, HARDEST)
     ]
     norms = [gradient.norm().item() for gradient in gradients]
-    structure, hardest = (torch.cosine_similarity(gradients[0], other, dim=0).item() for other in gradients[1:])
+    structure, hardest = (
+        torch.cosine_similarity(gradients[0], other, dim=0).item() for other in gradients[1:]
+    )
     with torch.no_grad():
         negatives = scores.cross.masked_fill(batch.matches, -torch.inf)
         shares = (negatives / STANDARD["temperature"]).softmax(dim=1)
         image, caption = batch.matches.nonzero(as_tuple=True)
         violated = scores.cross[image, caption] < negatives.amax(dim=1)[image] + HARDEST["margin"]
     return {
-        "weight of the hardest negative caption in InfoNCE, %": 100 * shares.amax(dim=1).mean().item(),
-        "effective number of negative captions in InfoNCE": (1 / shares.square().sum(dim=1)).mean().item(),
-        "pairs that violate the hinge on the hardest caption, %": 100 * violated.float().mean().item(),
+        "weight of the hardest negative caption in InfoNCE, %": 100
+        * shares.amax(dim=1).mean().item(),
+        "effective number of negative captions in InfoNCE": (1 / shares.square().sum(dim=1))
+        .mean()
+        .item(),
+        "pairs that violate the hinge on the hardest caption, %": 100
+        * violated.float().mean().item(),
         "gradient norm of the structure term, relative to InfoNCE": norms[1] / norms[0],
         "gradient norm of the hardest negatives, relative to InfoNCE": norms[2] / norms[0],
         "cosine of the gradients of InfoNCE and the structure term": structure,
@@ -159,15 +192,25 @@ def inside(model: Model, batch: Batch) -> dict[str, float]:
 def gradient(model: Model, value: torch.Tensor) -> torch.Tensor:
     """Return the gradient of ``value`` as one vector."""
     weights = list(model.parameters())
-    parts = torch.autograd.grad(value, weights, retain_graph=True, allow_unused=True, materialize_grads=True)
+    parts = torch.autograd.grad(
+        value, weights, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
     return torch.cat([part.flatten() for part in parts])
 
 
-def measure(results: dict[str, Any], file: Path, artifacts: Path, todo: Sequence[tuple[str, int]], end: float) -> None:
+def measure(
+    results: dict[str, Any],
+    file: Path,
+    artifacts: Path,
+    todo: Sequence[tuple[str, int]],
+    end: float,
+) -> None:
     """Train rows with seeds until the monotonic time ``end``, and write the recalls of each to ``file``."""
     found = rows()
     for side in (1, *CELLS.values()):
-        chosen = [(name, seed) for name, seed in todo if CELLS.get(name.partition(": ")[0], 1) == side]
+        chosen = [
+            (name, seed) for name, seed in todo if CELLS.get(name.partition(": ")[0], 1) == side
+        ]
         if not chosen or time.monotonic() > end:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -175,11 +218,15 @@ def measure(results: dict[str, Any], file: Path, artifacts: Path, todo: Sequence
             for name, seed in chosen:
                 if time.monotonic() < end:
                     model = train(inputs, seed, *found[name])
-                    results[f"{name}, seed {seed}"] = recall_metrics(model_ranks(model, inputs.captions("val")))
+                    results[f"{name}, seed {seed}"] = recall_metrics(
+                        model_ranks(model, inputs.captions("val"))
+                    )
                     file.write_text(json.dumps(results, indent=1) + "\n")
             for epochs in (1, EPOCHS) if side == 1 else ():
                 if INSIDE.format(epochs) not in results and time.monotonic() < end:
-                    model = train(inputs, 1, loss(STANDARD["temperature"], None, 0.0), {"epochs": epochs})
+                    model = train(
+                        inputs, 1, loss(STANDARD["temperature"], None, 0.0), {"epochs": epochs}
+                    )
                     results[INSIDE.format(epochs)] = inside(model, random_batch(inputs))
                     file.write_text(json.dumps(results, indent=1) + "\n")
 
@@ -193,10 +240,14 @@ def report(results: Mapping[str, Any], seeds: Sequence[int]) -> Report:
         if not stored:
             continue
         alone = f"{name.partition(': ')[0]}: InfoNCE"
-        gains = [value - results[f"{alone}, seed {seed}"]["recall_sum"] for seed, value in stored.items()]
+        gains = [
+            value - results[f"{alone}, seed {seed}"]["recall_sum"] for seed, value in stored.items()
+        ]
         spread = f" ± {statistics.stdev(gains):.1f}" if len(gains) > 1 else ""
         gain = "" if name == alone else f"{statistics.mean(gains):+.1f}{spread} over InfoNCE, "
-        found.add(name, statistics.mean(stored.values()), unit, reference=f"{gain}seeds: {len(stored)}")
+        found.add(
+            name, statistics.mean(stored.values()), unit, reference=f"{gain}seeds: {len(stored)}"
+        )
     for epochs in (1, EPOCHS):
         for name, value in results.get(INSIDE.format(epochs), {}).items():
             found.add(f"standard: InfoNCE after epoch {epochs}: {name}", value)
@@ -205,15 +256,23 @@ def report(results: Mapping[str, Any], seeds: Sequence[int]) -> Report:
 
 def main() -> None:
     """Train every row with every seed, and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--artifacts", type=Path, default=ROOT / "runs" / "flickr8k" / "fast" / "artifacts")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--artifacts", type=Path, default=ROOT / "runs" / "flickr8k" / "fast" / "artifacts"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--only", default="", metavar="REGEX", help="train only the rows whose names match")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="train only the rows whose names match"
+    )
     options = parser.parse_args()
     file = options.artifacts.parent / "paper_terms.json"
     results: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
-    todo = [(name, seed) for seed in options.seeds for name in rows() if re.search(options.only, name)]
+    todo = [
+        (name, seed) for seed in options.seeds for name in rows() if re.search(options.only, name)
+    ]
     missing = [(name, seed) for name, seed in todo if f"{name}, seed {seed}" not in results]
     measure(results, file, options.artifacts, missing, time.monotonic() + 60 * options.minutes)
     report(results, options.seeds).write()

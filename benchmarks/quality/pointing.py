@@ -74,8 +74,12 @@ class Pointer:
         kind = type(localizer)
         if kind not in self.encoded:
             self.encoded[kind] = localizer.encode(self.image, self.photographs.regions())
-        texts = self.text(self.phrases, torch.ones(len(self.phrases)))[torch.from_numpy(self.photographs.texts)]
-        return localizer.score(self.encoded[kind].of(torch.from_numpy(self.photographs.images)), texts)
+        texts = self.text(self.phrases, torch.ones(len(self.phrases)))[
+            torch.from_numpy(self.photographs.texts)
+        ]
+        return localizer.score(
+            self.encoded[kind].of(torch.from_numpy(self.photographs.images)), texts
+        )
 
     def choose(self, candidates: Sequence[Localizer]) -> tuple[Localizer, Hits]:
         """Return the localizer with the most hits on the choice images, the first of equals, and all its hits."""
@@ -112,20 +116,33 @@ def localizers() -> dict[str, list[Localizer]]:
     }
 
 
-def add_hits(report: Report, name: str, hits: Hits, photographs: Photographs, bar: float | None = None) -> None:
+def add_hits(
+    report: Report, name: str, hits: Hits, photographs: Photographs, bar: float | None = None
+) -> None:
     """Report the accuracy of both halves and of all phrases with 95 % intervals, and print it by area."""
     chosen = photographs.chosen_on
     for group, rows in zip(REPORTED, (chosen, ~chosen, np.ones_like(chosen)), strict=True):
         ids = [str(row) for row in photographs.images[rows]]
-        low, high = mean_interval(100 * hits[rows].astype(np.float64), ids, resamples=2000, seed=SEED)
+        low, high = mean_interval(
+            100 * hits[rows].astype(np.float64), ids, resamples=2000, seed=SEED
+        )
         share, limit = 100 * float(hits[rows].mean()), None if group == REPORTED[0] else bar
-        report.add(name + group, share, "%", at_least=limit, reference=f"95 %: {low:.1f} to {high:.1f}")
+        report.add(
+            name + group, share, "%", at_least=limit, reference=f"95 %: {low:.1f} to {high:.1f}"
+        )
     difference, low, high = halves_difference(hits, photographs)
-    report.add(f"{name}, chosen on minus others", difference, "%", reference=f"95 %: {low:.1f} to {high:.1f}")
+    report.add(
+        f"{name}, chosen on minus others",
+        difference,
+        "%",
+        reference=f"95 %: {low:.1f} to {high:.1f}",
+    )
     areas = photographs.areas
     for low, high in pairwise(AREAS):
         rows = (areas >= low) & (areas < high)
-        print(f"{f'{name}, area {low:.0%} to {min(high, 1):.0%}':<58} {100 * float(hits[rows].mean()):10.1f} %")
+        print(
+            f"{f'{name}, area {low:.0%} to {min(high, 1):.0%}':<58} {100 * float(hits[rows].mean()):10.1f} %"
+        )
 
 
 def halves_difference(hits: Hits, photographs: Photographs) -> tuple[float, float, float]:
@@ -145,8 +162,13 @@ def served_hits(pointer: ServedPointer, photographs: Photographs) -> Hits:
     """Return whether an exported model hits each phrase."""
     points = np.zeros((len(photographs.boxes), 2))
     for image in np.unique(photographs.images):  # one photograph has no phrase
-        rows, file = np.flatnonzero(photographs.images == image), photographs.files[image].read_bytes()
-        places = pointer.locate(file, [photographs.names[photographs.texts[row]] for row in rows], SIDE)
+        rows, file = (
+            np.flatnonzero(photographs.images == image),
+            photographs.files[image].read_bytes(),
+        )
+        places = pointer.locate(
+            file, [photographs.names[photographs.texts[row]] for row in rows], SIDE
+        )
         points[rows] = [peak(place.heatmap) for place in places]
     return pointing_hits(points, photographs.boxes)
 
@@ -161,7 +183,12 @@ def heatmap_page(scores: RegionScores, hits: Hits, photographs: Photographs) -> 
         image.thumbnail((360, 360))
         heatmap = dense_heatmap(scores.scores[row], scores.boxes[row])
         picture = with_heatmap(image, heatmap, 100 * photographs.boxes[row], 100 * points[row])
-        cells.append((picture, f"{photographs.names[photographs.texts[row]]} ({'hit' if hits[row] else 'miss'})"))
+        cells.append(
+            (
+                picture,
+                f"{photographs.names[photographs.texts[row]]} ({'hit' if hits[row] else 'miss'})",
+            )
+        )
     return contact_sheet("Phrases, drawn at random", cells)
 
 
@@ -170,7 +197,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument(
-        "--cache", type=Path, default=Path("runs/pointing"), help="folder of the features and the heatmaps"
+        "--cache",
+        type=Path,
+        default=Path("runs/pointing"),
+        help="folder of the features and the heatmaps",
     )
     parser.add_argument("--trained", action="store_true", help="only models of bifocal train")
     options = parser.parse_args()
@@ -179,16 +209,24 @@ def main() -> None:
     if options.trained:
         for name in LOCALIZERS:
             pointer = trained_pointer(name, options.data, options.cache)
-            add_hits(report, f"bifocal train, {name}", served_hits(pointer, photographs), photographs)
+            add_hits(
+                report, f"bifocal train, {name}", served_hits(pointer, photographs), photographs
+            )
             report.write()
         return
     captioned = read_captioned(options.data, options.cache, IMAGES)
     words = vectorize(TFIDF(form="stem", stop_words=False, min_count=2), captioned.sentences)
     sentence_file = options.cache / f"sentences-{IMAGES}.npy"
-    sentences = vectorize(SentenceVectors(path=options.data / SENTENCES), captioned.sentences, sentence_file)
+    sentences = vectorize(
+        SentenceVectors(path=options.data / SENTENCES), captioned.sentences, sentence_file
+    )
 
     report.add("phrases", len(photographs.boxes))
-    report.add("median share of the image in the boxes of a phrase", 100 * float(np.median(photographs.areas)), "%")
+    report.add(
+        "median share of the image in the boxes of a phrase",
+        100 * float(np.median(photographs.areas)),
+        "%",
+    )
     center = pointing_hits(np.full((len(photographs.boxes), 2), 0.5), photographs.boxes)
     add_hits(report, "center of the image", center, photographs)
     for name, (vectorizer, texts) in (("bags of words", words), ("sentence vectors", sentences)):

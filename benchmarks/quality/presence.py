@@ -50,7 +50,9 @@ def read_stored(head: PointingHead, file: bytes) -> ImageClasses:
     read = head.read(file)
     content, classes = encode_image(read.cells, read.presence), len(read.presence)
     numbers = np.frombuffer(content, "<f4", classes + COMPONENTS)
-    of_classes, of_cells = np.split(np.frombuffer(content, np.int8, offset=numbers.nbytes), [COMPONENTS * classes])
+    of_classes, of_cells = np.split(
+        np.frombuffer(content, np.int8, offset=numbers.nbytes), [COMPONENTS * classes]
+    )
     scaled = numbers[classes:, None] * of_classes.reshape(COMPONENTS, classes)
     stored = of_cells.reshape(COMPONENTS, -1).T @ scaled
     (cells,) = read.cells  # of one size
@@ -88,10 +90,17 @@ def add_presence(
         rows = rng.integers(0, len(known), len(known))
         draws.append(roc_auc_score(present[rows][counted[rows]], known[rows][counted[rows]]))
     low, high = np.quantile(draws, (0.025, 0.975))
-    report.add(f"{name}, presence, ROC area", area, at_least=bar, reference=f"95 %: {low:.3f} to {high:.3f}")
+    report.add(
+        f"{name}, presence, ROC area",
+        area,
+        at_least=bar,
+        reference=f"95 %: {low:.3f} to {high:.3f}",
+    )
 
 
-def add_reliability(report: Report, known: Array, present: NDArray[np.bool_], threshold: float) -> None:
+def add_reliability(
+    report: Report, known: Array, present: NDArray[np.bool_], threshold: float
+) -> None:
     """Report how often a category is present by its probability, if half of the questions were about present ones."""
     held_out = np.random.default_rng(SEED).permutation(known.shape[1]) >= known.shape[1] // 2
     values, present = known[:, held_out].ravel(), present[:, held_out].ravel()
@@ -103,7 +112,9 @@ def add_reliability(report: Report, known: Array, present: NDArray[np.bool_], th
         share = np.average(present[rows], weights=weights[rows])
         draws = []
         for _ in range(500):
-            counts = np.bincount(rng.integers(0, len(known), len(known)), minlength=len(known))[images[rows]]
+            counts = np.bincount(rng.integers(0, len(known), len(known)), minlength=len(known))[
+                images[rows]
+            ]
             total = counts * weights[rows]
             draws.append(float((total * present[rows]).sum() / max(total.sum(), 1e-9)))
         bounds = np.quantile(draws, (0.025, 0.975))
@@ -116,10 +127,17 @@ def add_reliability(report: Report, known: Array, present: NDArray[np.bool_], th
 
 
 def add_threshold(
-    report: Report, name: str, shown: NDArray[np.bool_], present: NDArray[np.bool_], images: NDArray[np.int64]
+    report: Report,
+    name: str,
+    shown: NDArray[np.bool_],
+    present: NDArray[np.bool_],
+    images: NDArray[np.int64],
 ) -> None:
     """Report the shares of present pairs that get a point, and of absent pairs that get none."""
-    for kind, chosen, kept in (("present phrases shown", present, True), ("absent phrases refused", ~present, False)):
+    for kind, chosen, kept in (
+        ("present phrases shown", present, True),
+        ("absent phrases refused", ~present, False),
+    ):
         right = 100 * (shown == kept)[chosen].astype(float)
         ids = [str(image) for image in images[chosen]]
         low, high = mean_interval(right, ids, resamples=500, seed=SEED)
@@ -146,14 +164,23 @@ def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
             ]
         )
         weights = head.weights(list(patterns))
-        scores = [[presence_score(presence, of_phrase) for of_phrase in weights] for presence in read]
-        known = np.array([[probability(score, head.slope, head.offset) for score in row] for row in scores])
+        scores = [
+            [presence_score(presence, of_phrase) for of_phrase in weights] for presence in read
+        ]
+        known = np.array(
+            [[probability(score, head.slope, head.offset) for score in row] for row in scores]
+        )
         present, asked = counts >= 2, counts != 1
         add_presence(report, f"captions, {kind}", known, present, asked=asked)
         images = np.repeat(np.arange(len(files)), asked.sum(axis=1))
-        add_threshold(report, f"captions, {kind}, ", known[asked] >= head.threshold, present[asked], images)
+        add_threshold(
+            report, f"captions, {kind}, ", known[asked] >= head.threshold, present[asked], images
+        )
         if kind == "person":
-            for name, rows in (("with people", present[:, 0]), ("without people", counts[:, 0] == 0)):
+            for name, rows in (
+                ("with people", present[:, 0]),
+                ("without people", counts[:, 0] == 0),
+            ):
                 low, middle, high = np.quantile(known[rows, 0], (0.05, 0.5, 0.95))
                 reference = f"90 %: {low:.2f} to {high:.2f}; {int(rows.sum())} images"
                 report.add(f"probability of 'a person', {name}", float(middle), reference=reference)
@@ -168,7 +195,9 @@ def add_times(report: Report, name: str, head: PointingHead, files: Sequence[Pat
     pixels = [rng.integers(0, 256, (1, 3, size, size), dtype=np.uint8) for size in head.sizes]
     for number in range(REPETITIONS):
         content = files[number].read_bytes()
-        alone.append(1000 * cpu_seconds(lambda: [run_graph(head.graph, (image,)) for image in pixels]))
+        alone.append(
+            1000 * cpu_seconds(lambda: [run_graph(head.graph, (image,)) for image in pixels])
+        )
         first.append(1000 * cpu_seconds(partial(head.locate, content, ["a red bus"], SIDE)))
         second.append(1000 * cpu_seconds(partial(head.locate, content, ["traffic light"], SIDE)))
     ratio = float(np.median(first) / np.median(alone))
@@ -189,8 +218,12 @@ def main() -> None:
     """Export, point, and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--cache", type=Path, default=Path("runs/pointing"), help="folder of the features")
-    parser.add_argument("--kinds", action="store_true", help="ask only the phrases of presence.yaml")
+    parser.add_argument(
+        "--cache", type=Path, default=Path("runs/pointing"), help="folder of the features"
+    )
+    parser.add_argument(
+        "--kinds", action="store_true", help="ask only the phrases of presence.yaml"
+    )
     parser.add_argument("--default", action="store_true", help="point only by the default")
     options = parser.parse_args()
     report, head = Report("quality.presence"), pointer_of_weights(options.data / "weights")
@@ -200,7 +233,9 @@ def main() -> None:
         report.write()
         return
     photographs = read_photographs(options.data, options.cache, CHOSEN, SEED)
-    instances = json.loads((options.data / "coco_mini/annotations/instances_train2017.json").read_text())
+    instances = json.loads(
+        (options.data / "coco_mini/annotations/instances_train2017.json").read_text()
+    )
     names = sorted(category["name"] for category in instances["categories"])
     present = presence(photographs, names)
     hits, known = locate(head, photographs, names)
@@ -213,7 +248,10 @@ def main() -> None:
     add_times(report, "640 pixels", head, photographs.files)
     add_presence(report, "640 pixels, the default", known, present, 0.86)
     add_reliability(report, known, present, head.threshold)
-    for name, sizes, bar in (("448 pixels", (448,), None), ("448 + 640 + 896 pixels", ACCURATE, 50.0)):
+    for name, sizes, bar in (
+        ("448 pixels", (448,), None),
+        ("448 + 640 + 896 pixels", ACCURATE, 50.0),
+    ):
         head.sizes = sizes
         add_times(report, name, head, photographs.files)
         hits, known = locate(head, photographs, names)

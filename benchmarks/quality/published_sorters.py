@@ -67,9 +67,13 @@ def train(name: str, seconds: float, home: Path, epochs: int = EPOCHS) -> tuple[
 
 def main() -> None:
     """Train the sorters further, and report their errors."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--only", nargs="*", choices=PUBLISHED, default=list(PUBLISHED))
-    arguments.add_argument("--minutes", type=float, default=10.0, help="time of each sorter in this call")
+    arguments.add_argument(
+        "--minutes", type=float, default=10.0, help="time of each sorter in this call"
+    )
     arguments.add_argument("--epochs", type=int, default=EPOCHS, help="planned epochs")
     arguments.add_argument("--home", type=Path, default=HOME, help="folder of the checkpoints")
     options = arguments.parse_args()
@@ -80,7 +84,11 @@ def main() -> None:
     for name in options.only:
         error, epochs, spent = train(name, 60 * options.minutes, options.home, options.epochs)
         budget = f"{epochs * VECTORS:,} vectors, {epochs} of {options.epochs} planned epochs, {spent / 60:.1f} {unit}"
-        report.add(f"L1 error of {name}{place}", error, reference=f"{budget}; table 5.1: {PUBLISHED[name]:.4f}")
+        report.add(
+            f"L1 error of {name}{place}",
+            error,
+            reference=f"{budget}; table 5.1: {PUBLISHED[name]:.4f}",
+        )
     report.write()
 
 

@@ -112,14 +112,19 @@ def main() -> None:
         for name, loss in losses.items():
             trained[name] = result = train_with_best_rate(task, loss)
             print(
-                f"{metric} of {name}: {result.mean:.2f} +- {result.deviation:.2f}, {result.seconds:.2f} s", flush=True
+                f"{metric} of {name}: {result.mean:.2f} +- {result.deviation:.2f}, {result.seconds:.2f} s",
+                flush=True,
             )
         best = max(floors, key=lambda name: trained[name].mean)
         bar = trained[best].mean - (0 if question == "retrieval" else trained[best].deviation)
         for name, result in trained.items():
-            reference = f"+- {result.deviation:.2f}" + (f"; best floor: {best}" if name == ours else "")
+            reference = f"+- {result.deviation:.2f}" + (
+                f"; best floor: {best}" if name == ours else ""
+            )
             label = f"{metric} of {name}, {len(SEEDS)} seeds"
-            report.add(label, result.mean, "%", at_least=bar if name == ours else None, reference=reference)
+            report.add(
+                label, result.mean, "%", at_least=bar if name == ours else None, reference=reference
+            )
     report.write()
 
 

@@ -35,7 +35,10 @@ def retrieval(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: 
 
     def pairs(count: int) -> list[Tensor]:
         hidden = torch.randn(count, 12, generator=generator)
-        return [torch.tanh(hidden @ view) + 0.25 * torch.randn(count, 48, generator=generator) for view in views]
+        return [
+            torch.tanh(hidden @ view) + 0.25 * torch.randn(count, 48, generator=generator)
+            for view in views
+        ]
 
     training, test = pairs(3000), pairs(1000)
     torch.manual_seed(seed)
@@ -53,7 +56,12 @@ def retrieval(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: 
     fit(branches, rate, steps, batch_loss)
     with torch.no_grad():
         scores = cosines(*test)
-    return sum(float((exact_ranks(side).diagonal() == 0).float().mean()) for side in (scores, scores.T)) / 2
+    return (
+        sum(
+            float((exact_ranks(side).diagonal() == 0).float().mean()) for side in (scores, scores.T)
+        )
+        / 2
+    )
 
 
 def ordinal(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: int = 100) -> float:

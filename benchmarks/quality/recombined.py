@@ -45,7 +45,9 @@ class Named:
             str(random.choice(names)) if random.random() < share else None
             for names, share in ((TEXTURES, 0.6), (tuple(RADII), 0.3), (BACKGROUNDS, 0.7))
         )
-        return cls(str(random.choice(tuple(COLORS))), str(random.choice(SHAPES)), texture, size, background)
+        return cls(
+            str(random.choice(tuple(COLORS))), str(random.choice(SHAPES)), texture, size, background
+        )
 
     def text(self, random: Generator) -> str:
         """Return a query with the words of the captions."""
@@ -53,7 +55,9 @@ class Named:
         words = [str(random.choice(ADJECTIVES[name])) for name in adjectives]
         article = "an" if words[0][0] in "aeiou" else "a"
         phrase = f"{article} {' '.join(words)} {random.choice(NOUNS[self.shape])}"
-        return phrase if self.background is None else f"{phrase} {random.choice(ON[self.background])}"
+        return (
+            phrase if self.background is None else f"{phrase} {random.choice(ON[self.background])}"
+        )
 
     def is_in(self, scene: Scene) -> bool:
         """Return whether a scene shows it, by itself or in a group."""
@@ -71,7 +75,9 @@ class Named:
 def scenes_of(run: Path, item_ids: list[str]) -> list[Scene]:
     """Return the scene of each item of a run with drawn scenes."""
     params = yaml.safe_load((run / "params.yaml").read_text())
-    corpus = {name: value for name, value in params["prepare_dataset"]["corpus"].items() if name != "name"}
+    corpus = {
+        name: value for name, value in params["prepare_dataset"]["corpus"].items() if name != "name"
+    }
     drawn = Scenes(seed=params["seed"], **corpus)
     names = [item_id.split("-") for item_id in item_ids]
     assert {split for split, _ in names} <= set(SPLITS)
@@ -80,10 +86,17 @@ def scenes_of(run: Path, item_ids: list[str]) -> list[Scene]:
 
 def main() -> None:
     """Search all queries, and report the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, default=Path(), help="run folder of drawn scenes with an index")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", type=Path, default=Path(), help="run folder of drawn scenes with an index"
+    )
     run = parser.parse_args().run
-    index, embedder = SearchIndex.open(run / "artifacts" / "index"), Embedder(run / "artifacts" / "onnx")
+    index, embedder = (
+        SearchIndex.open(run / "artifacts" / "index"),
+        Embedder(run / "artifacts" / "onnx"),
+    )
     scenes, random = scenes_of(run, list(index.ids)), np.random.default_rng(0)
     texts: dict[bool, list[str]] = {True: [], False: []}
     fits: dict[bool, list[list[bool]]] = {True: [], False: []}
@@ -94,12 +107,17 @@ def main() -> None:
             texts[any(fitting)].append(named.text(random))
             fits[any(fitting)].append(fitting)
     queries = [*texts[False], *texts[True]]
-    parts = [embedder.embed_sentences(queries[start : start + BATCH]) for start in range(0, len(queries), BATCH)]
+    parts = [
+        embedder.embed_sentences(queries[start : start + BATCH])
+        for start in range(0, len(queries), BATCH)
+    ]
     first = [hits[0] for hits in Search(index).batch(np.concatenate(parts), 1, sentences=True)]
     calibration = index.calibration
     if calibration is None:
         raise ValueError(f"the index of {run} is not calibrated")
-    relevant = np.array([fit[hit.row] for fit, hit in zip([*fits[False], *fits[True]], first, strict=True)])
+    relevant = np.array(
+        [fit[hit.row] for fit, hit in zip([*fits[False], *fits[True]], first, strict=True)]
+    )
     probabilities = np.array([hit.probability for hit in first])
     found = probabilities >= calibration.threshold
     report = Report("quality.recombined")
@@ -110,7 +128,9 @@ def main() -> None:
     report.add("held-out captions with a relevant first result that are found", calibration.recall)
     report.add("queries with a match whose first result is relevant", relevant[QUERIES:].mean(),
                reference=f"{QUERIES} queries")  # fmt: skip
-    report.add("queries with a match: mean probability of the first result", probabilities[QUERIES:].mean())
+    report.add(
+        "queries with a match: mean probability of the first result", probabilities[QUERIES:].mean()
+    )
     report.add("queries with a relevant first result that are found", found[relevant].mean())
     report.add("calibration error of all queries, judged by the scenes",
                calibration_error(probabilities, relevant))  # fmt: skip

@@ -21,25 +21,38 @@ from bifocal.datasets import read_dataset
 from bifocal.onnx.encoders import Embedder
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.caption_relevance import relevant_rows
-from bifocal.search.calibration.fitting import FALSE_POSITIVES, calibrate, calibration_error, first_results
+from bifocal.search.calibration.fitting import (
+    FALSE_POSITIVES,
+    calibrate,
+    calibration_error,
+    first_results,
+)
 
 WORDS, BATCH = 12, 32
 
 
 def without_calibration(index: SearchIndex) -> SearchIndex:
     """Return an exact index of the same items."""
-    return SearchIndex(index.items, index.vectors, index.bias, index.description, removed=index.removed)
+    return SearchIndex(
+        index.items, index.vectors, index.bias, index.description, removed=index.removed
+    )
 
 
 def measure(
-    report: Report, index: SearchIndex, texts: list[str], queries: NDArray[np.float32], item_ids: list[str]
+    report: Report,
+    index: SearchIndex,
+    texts: list[str],
+    queries: NDArray[np.float32],
+    item_ids: list[str],
 ) -> None:
     """Report false positives, calibration error and found results of one collection."""
     name, ids = f"{len(index):,} images", np.array(item_ids)
     images = np.random.default_rng(0).permutation(sorted(set(item_ids)))
     fitted = np.isin(ids, images[: len(images) // 2])
     described = relevant_rows(index.items, texts, [index.row(item_id) for item_id in item_ids])
-    of_fitted, of_asked = ([described[row] for row in np.flatnonzero(half)] for half in (fitted, ~fitted))
+    of_fitted, of_asked = (
+        [described[row] for row in np.flatnonzero(half)] for half in (fitted, ~fitted)
+    )
     calibration = calibrate(index, queries[fitted], ids[fitted].tolist(), of_fitted)
     asked, own = queries[~fitted], ids[~fitted]
     scores, relevant = first_results(index, asked, of_asked)
@@ -56,14 +69,19 @@ def measure(
                found_left[~left].mean(), at_most=FALSE_POSITIVES, reference=f"{(~left).sum()} captions")  # fmt: skip
     report.add(f"{name}: captions of removed images that describe another one, and find something",
                found_left[left].mean(), reference=f"{left.sum()} captions")  # fmt: skip
-    report.add(f"{name}: calibration error", calibration_error(probabilities, relevant), at_most=0.05)
+    report.add(
+        f"{name}: calibration error", calibration_error(probabilities, relevant), at_most=0.05
+    )
     report.add(f"{name}: relevant first results that are found", found[relevant].mean(),
                reference=f"{relevant.sum()} of {len(asked)} first results are relevant")  # fmt: skip
 
 
 def embed(embedder: Embedder, texts: list[str]) -> NDArray[np.float32]:
     """Return the vectors of sentences."""
-    parts = [embedder.embed_sentences(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
+    parts = [
+        embedder.embed_sentences(texts[start : start + BATCH])
+        for start in range(0, len(texts), BATCH)
+    ]
     return np.concatenate(parts)
 
 
@@ -82,7 +100,9 @@ def collections(artifacts: Path, item_ids: list[str]) -> list[SearchIndex]:
 
 def main() -> None:
     """Calibrate on one half of the images of val, and report on the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--run", type=Path, required=True, help="run folder with an index")
     artifacts = parser.parse_args().run / "artifacts"
     texts, item_ids = short_captions(artifacts)

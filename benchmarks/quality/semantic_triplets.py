@@ -53,7 +53,9 @@ def inputs_of(home: Path, folder: Path) -> TrainingInputs:
     (row,) = [row for row in read_rows() if row.name == ROW]
     dataset = make("prepare_dataset", row.values, {}, home)
     made = {"dataset": dataset}
-    made |= {name: make(stage, row.values, {"dataset": dataset}, home) for stage, name in STAGES.items()}
+    made |= {
+        name: make(stage, row.values, {"dataset": dataset}, home) for stage, name in STAGES.items()
+    }
     artifacts = folder / "artifacts"
     artifacts.mkdir()
     for name, path in made.items():
@@ -82,25 +84,36 @@ def train(inputs: TrainingInputs, changes: dict[str, Any]) -> Model:
         ),
         build(
             "bifocal.losses",
-            {"name": "SemanticTripletLoss", **{name: changes.get(name, value) for name, value in loss.items()}},
+            {
+                "name": "SemanticTripletLoss",
+                **{name: changes.get(name, value) for name, value in loss.items()},
+            },
         ),
         changes.get("epochs", 8),
         changes.get("learning_rate", 0.002),
         build("bifocal.training.schedules", {"name": "Cosine", "warmup": 0.05}),
         validator=build("bifocal.training.validators", {"name": "Recall"}),
     )
-    train_phases(model, [phase], inputs, seed=1, options=FitOptions(ema_decay=0.98, precision="bfloat16"))
+    train_phases(
+        model, [phase], inputs, seed=1, options=FitOptions(ema_decay=0.98, precision="bfloat16")
+    )
     return model
 
 
 def main() -> None:
     """Train every row, and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--home", type=Path, default=HOME)
-    parser.add_argument("--only", default="", metavar="REGEX", help="train only the rows whose names match")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="train only the rows whose names match"
+    )
     options = parser.parse_args()
     options.home.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
+    os.environ.setdefault(
+        "MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}"
+    )
     report = Report("quality.semantic_triplets")
     with tempfile.TemporaryDirectory() as folder:
         inputs = inputs_of(options.home.resolve(), Path(folder))
@@ -111,10 +124,19 @@ def main() -> None:
             started = time.process_time()
             model = train(inputs, changes)
             seconds = time.process_time() - started
-            images = normalize(embed_images(dual_encoder(model), held_out.image_batches(256)), dim=1)
-            semantic = semantic_metrics(images, inputs.dataset, inputs.dataset.split("val"), seed=0)[0]
+            images = normalize(
+                embed_images(dual_encoder(model), held_out.image_batches(256)), dim=1
+            )
+            semantic = semantic_metrics(
+                images, inputs.dataset, inputs.dataset.split("val"), seed=0
+            )[0]
             recall = recall_metrics(model_ranks(model, held_out))["recall_sum"]
-            report.add(name, recall, "recall sum", reference=f"NDCG {semantic['NDCG_area']:.1f}, {seconds:.0f} CPU s")
+            report.add(
+                name,
+                recall,
+                "recall sum",
+                reference=f"NDCG {semantic['NDCG_area']:.1f}, {seconds:.0f} CPU s",
+            )
     report.write()
 
 

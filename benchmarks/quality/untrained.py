@@ -55,7 +55,9 @@ def main() -> None:
 
     def embed() -> None:
         for start in range(0, len(names), BATCH):
-            files = [(folder / "images" / name).read_bytes() for name in names[start : start + BATCH]]
+            files = [
+                (folder / "images" / name).read_bytes() for name in names[start : start + BATCH]
+            ]
             parts.append(embedder.embed_images(files))
 
     report, seconds = Report("quality.untrained"), wall_seconds(embed)
@@ -71,7 +73,9 @@ def main() -> None:
             hits = 100.0 * (rank < k)
             low, high = mean_interval(hits, groups, resamples=2000, seed=0)
             reference = f"95 %: {low:.1f} to {high:.1f}; chance {100 * k / len(names):.1f}"
-            report.add(f"{direction}, R@{k}", float(hits.mean()), "%", at_least=bar, reference=reference)
+            report.add(
+                f"{direction}, R@{k}", float(hits.mean()), "%", at_least=bar, reference=reference
+            )
     items = pa.table({"item_id": names, "captions": [captions[name] for name in names]})
     index = SearchIndex(items, np.concatenate(parts).astype(np.float16))
     index.calibration = calibrate_by_names(index, *name_vectors(encoders, model_hash(encoders)))

@@ -25,11 +25,15 @@ def main() -> None:
     report = Report("robustness.adversary")
     for name, sorter in sorters(sys.argv[1:]).items():
         length = getattr(sorter, "length", LENGTH)
-        before, after = run_adversary(sorter, length=length, rows=128, steps=400, learning_rate=0.02, seed=0)
+        before, after = run_adversary(
+            sorter, length=length, rows=128, steps=400, learning_rate=0.02, seed=0
+        )
         gap = (before.predicted - after.predicted) - (before.actual - after.actual)
         predicted = f"predicted {before.predicted:.3f} to {after.predicted:.3f}"
         reference = f"{predicted}, actual {before.actual:.3f} to {after.actual:.3f}"
-        report.add(f"{name}: gap", gap, at_most=MAX_GAP if name == OURS else None, reference=reference)
+        report.add(
+            f"{name}: gap", gap, at_most=MAX_GAP if name == OURS else None, reference=reference
+        )
     report.write()
 
 

@@ -40,7 +40,9 @@ SHORT, LONG = slice(5, 7), slice(0, 5)
 def _camera(image: Image.Image) -> Image.Image:
     """Return a soft image with a warm white balance."""
     red, green, blue = image.filter(ImageFilter.GaussianBlur(1)).split()
-    return Image.merge("RGB", (red, green.point(lambda v: v * 0.92), blue.point(lambda v: v * 0.75)))
+    return Image.merge(
+        "RGB", (red, green.point(lambda v: v * 0.92), blue.point(lambda v: v * 0.75))
+    )
 
 
 CHANGES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
@@ -49,7 +51,9 @@ CHANGES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
     "another season: half of the color": lambda image: Image.blend(
         image, ImageOps.grayscale(image).convert("RGB"), 0.5
     ),
-    "line drawings": lambda image: ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB"),
+    "line drawings": lambda image: (
+        ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB")
+    ),
 }
 
 
@@ -67,7 +71,9 @@ def write(model: TrainedModel, sentences: slice) -> Array:
     """Return the vectors of sentences of the scenes, (n, d)."""
     corpus = Scenes(seed=SEED, short=5)
     scenes = (corpus.scene("train", number)[1] for number in range(SCENES))
-    return embed(model.embedder, [sentence.text for texts in scenes for sentence in texts[sentences]])
+    return embed(
+        model.embedder, [sentence.text for texts in scenes for sentence in texts[sentences]]
+    )
 
 
 @dataclass(frozen=True)
@@ -82,24 +88,35 @@ class Week:
         """Return observations of albums, a share of them with a change."""
         albums = images // self.size
         changed = round(share * albums)
-        vectors = np.concatenate([self._albums("plain", albums - changed), self._albums(change, changed)])
+        vectors = np.concatenate(
+            [self._albums("plain", albums - changed), self._albums(change, changed)]
+        )
         labels = np.repeat(np.arange(albums), self.size)
-        return Observations(vectors, np.zeros((0, 2)), None, None, np.stack([labels, labels], axis=1))
+        return Observations(
+            vectors, np.zeros((0, 2)), None, None, np.stack([labels, labels], axis=1)
+        )
 
     def _albums(self, name: str, count: int) -> Array:
         """Return vectors that have the mean and, about, the covariance of the pool."""
         pool = self.pool[name]
         mean = pool.mean(axis=0)
-        shared = np.repeat(pool[self.random.integers(len(pool), size=count)], self.size, axis=0) - mean
+        shared = (
+            np.repeat(pool[self.random.integers(len(pool), size=count)], self.size, axis=0) - mean
+        )
         own = pool[self.random.integers(len(pool), size=count * self.size)] - mean
         vectors: Array = mean + np.sqrt(COSINE) * shared + np.sqrt(1 - COSINE) * own
         return vectors.astype(np.float32)
 
 
-def asked(random: np.random.Generator, short: Array, long: Array, share: float = 0.0) -> Observations:
+def asked(
+    random: np.random.Generator, short: Array, long: Array, share: float = 0.0
+) -> Observations:
     """Return observations of queries, a share of them whole sentences."""
     changed = round(share * QUERIES)
-    rows, others = random.permutation(len(short))[: QUERIES - changed], random.permutation(len(long))[:changed]
+    rows, others = (
+        random.permutation(len(short))[: QUERIES - changed],
+        random.permutation(len(long))[:changed],
+    )
     queries = np.concatenate([short[rows], long[others]])
     return Observations(np.zeros((0, queries.shape[1])), queries, None, None)
 
@@ -116,7 +133,10 @@ def main() -> None:
     report = Report("robustness.albums")
 
     def reported(reference: Observations, week: Observations) -> bool:
-        return any(finding.crossed for finding in compare(reference, week, thresholds, int(random.integers(2**31))))
+        return any(
+            finding.crossed
+            for finding in compare(reference, week, thresholds, int(random.integers(2**31)))
+        )
 
     for size in SIZES:
         weeks = Week(pool, random, size)
@@ -134,7 +154,9 @@ def main() -> None:
             f"weeks without a change, albums of {size}: reported",
             f"{100 * singles / PEERS:.3g} % of {PEERS} as singles",
         )
-        report.add(name, 100 * alarms / total, "%", at_most=5.0, reference=f"of {total} weeks; {peer}")
+        report.add(
+            name, 100 * alarms / total, "%", at_most=5.0, reference=f"of {total} weeks; {peer}"
+        )
         report.write()
     for size in SIZES:
         weeks = Week(pool, random, size)
@@ -142,7 +164,9 @@ def main() -> None:
             found = 0
             for _ in range(PAIRS):
                 reference = weeks.observed(REFERENCE_IMAGES)
-                found += any(reported(reference, weeks.observed(IMAGES, change, 0.5)) for _ in range(2))
+                found += any(
+                    reported(reference, weeks.observed(IMAGES, change, 0.5)) for _ in range(2)
+                )
             name = f"half of the albums of {size} are {change}: found within two weeks"
             report.add(name, 100 * found / PAIRS, "%")
             report.write()
@@ -150,7 +174,10 @@ def main() -> None:
         found = 0
         for _ in range(PAIRS):
             terms = random.permutation(short)
-            reference, others = asked(random, terms[: len(terms) // 2], long), terms[len(terms) // 2 :]
+            reference, others = (
+                asked(random, terms[: len(terms) // 2], long),
+                terms[len(terms) // 2 :],
+            )
             found += any(reported(reference, asked(random, others, long, share)) for _ in range(2))
         name = f"{100 * share:g} % of {QUERIES} queries are whole sentences: found within two weeks"
         report.add(name, 100 * found / PAIRS, "%")

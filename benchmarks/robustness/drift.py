@@ -39,12 +39,40 @@ REFERENCES, WEEKS, PAIRS, FEW_PAIRS = 50, 5, 15, 8
 TUNING_SEED, REPORTED_SEED = 4002, 4003
 STYLES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
     "gray": lambda image: ImageOps.grayscale(image).convert("RGB"),
-    "line drawings": lambda image: ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB"),
+    "line drawings": lambda image: (
+        ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB")
+    ),
     "four tones": lambda image: ImageOps.posterize(image, 2),
 }
-PEOPLE = ("a man", "two women", "a child", "an old man", "a group of people", "a brown dog", "a player", "a cyclist")
-ACTIONS = ("runs", "jumps", "sits", "smiles", "climbs", "rides a bicycle", "plays football", "eats a sandwich")
-PLACES = ("in the park", "on a street", "at the lake", "near a car", "in the kitchen", "on a mountain", "at a station")
+PEOPLE = (
+    "a man",
+    "two women",
+    "a child",
+    "an old man",
+    "a group of people",
+    "a brown dog",
+    "a player",
+    "a cyclist",
+)
+ACTIONS = (
+    "runs",
+    "jumps",
+    "sits",
+    "smiles",
+    "climbs",
+    "rides a bicycle",
+    "plays football",
+    "eats a sandwich",
+)
+PLACES = (
+    "in the park",
+    "on a street",
+    "at the lake",
+    "near a car",
+    "in the kitchen",
+    "on a mountain",
+    "at a station",
+)
 
 
 @dataclass(frozen=True)
@@ -94,9 +122,16 @@ def draw_pool(model: TrainedModel, seed: int) -> Pool:
         if number < STYLED:
             for name, change in STYLES.items():
                 styled[name].append(model.encode_image([change(image)]))
-    foreign = [f"{random.choice(PEOPLE)} {random.choice(ACTIONS)} {random.choice(PLACES)}" for _ in range(FOREIGN)]
+    foreign = [
+        f"{random.choice(PEOPLE)} {random.choice(ACTIONS)} {random.choice(PLACES)}"
+        for _ in range(FOREIGN)
+    ]
     index = model.index
-    probes = [(item, text) for row, item in enumerate(index.ids) for text in model.collection.captions(row)[-2:]]
+    probes = [
+        (item, text)
+        for row, item in enumerate(index.ids)
+        for text in model.collection.captions(row)[-2:]
+    ]
     index.calibration = calibrate(
         index, embed(model.embedder, [text for _, text in probes]), [item for item, _ in probes]
     )
@@ -106,7 +141,9 @@ def draw_pool(model: TrainedModel, seed: int) -> Pool:
 
 def _queries(model: TrainedModel, texts: list[str]) -> Queries:
     vectors = embed(model.embedder, texts)
-    unknown = np.array([not all((model.embedder.sentences.known(text) or {}).values()) for text in texts])
+    unknown = np.array(
+        [not all((model.embedder.sentences.known(text) or {}).values()) for text in texts]
+    )
     nothing = np.array([bool(nothing_found(model.index, vector[None])) for vector in vectors])
     return Queries(vectors, unknown, nothing)
 
@@ -123,8 +160,14 @@ class Simulation:
         """Draw the reference, and the scenes and queries that no reference has."""
         images = self.random.permutation(len(self.pool.scenes))
         queries = self.random.permutation(len(self.pool.queries.vectors))
-        self.other_images, self.other_queries = images[REFERENCE_IMAGES:], queries[REFERENCE_QUERIES:]
-        scenes, asked = self.pool.scenes[images[:REFERENCE_IMAGES]], self.pool.queries.take(queries[:REFERENCE_QUERIES])
+        self.other_images, self.other_queries = (
+            images[REFERENCE_IMAGES:],
+            queries[REFERENCE_QUERIES:],
+        )
+        scenes, asked = (
+            self.pool.scenes[images[:REFERENCE_IMAGES]],
+            self.pool.queries.take(queries[:REFERENCE_QUERIES]),
+        )
         self.reference = self._observed(scenes, asked)
 
     def week(
@@ -140,7 +183,9 @@ class Simulation:
         if strange:
             asked = asked.joined(self.pool.foreign.take(self._drawn(np.arange(FOREIGN), strange)))
         observed = self._observed(vectors, asked)
-        return compare(self.reference, observed, self.thresholds, seed=int(self.random.integers(2**31)))
+        return compare(
+            self.reference, observed, self.thresholds, seed=int(self.random.integers(2**31))
+        )
 
     def share_found(self, pairs: int, **week: Any) -> float:
         """Return the share of week pairs with a week that crosses a threshold."""
@@ -175,8 +220,12 @@ def false_alarms(simulation: Simulation, report: Report) -> None:
     total = REFERENCES * WEEKS
     bound = 100 * beta.ppf(0.95, alarms + 1, total - alarms)
     tests = ", ".join(f"{name} {count}" for name, count in crossed.most_common()) or "no test"
-    found = f"{alarms} of {total} weeks with {REFERENCES} references: {tests}; 95 % bound {bound:.1f} %"
-    report.add("weeks without a change: reported", 100 * alarms / total, "%", at_most=2.0, reference=found)
+    found = (
+        f"{alarms} of {total} weeks with {REFERENCES} references: {tests}; 95 % bound {bound:.1f} %"
+    )
+    report.add(
+        "weeks without a change: reported", 100 * alarms / total, "%", at_most=2.0, reference=found
+    )
 
 
 def main() -> None:
@@ -186,23 +235,36 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         pool = draw_pool(unpack(Path(folder) / "demo"), TUNING_SEED if tuning else REPORTED_SEED)
     simulation = Simulation(
-        pool, Thresholds.of(policy.model_dump()), np.random.default_rng(TUNING_SEED if tuning else REPORTED_SEED)
+        pool,
+        Thresholds.of(policy.model_dump()),
+        np.random.default_rng(TUNING_SEED if tuning else REPORTED_SEED),
     )
     report = Report("robustness.drift")
     false_alarms(simulation, report)
     for style in STYLES:
         name = f"20 % of 500 images as {style}: found within two weeks"
-        report.add(name, simulation.share_found(PAIRS, images=500, queries=1000, style=style, styled=0.2), at_least=0.9)
+        report.add(
+            name,
+            simulation.share_found(PAIRS, images=500, queries=1000, style=style, styled=0.2),
+            at_least=0.9,
+        )
     name = "10 % of 1,000 queries from another domain: found within two weeks"
-    report.add(name, simulation.share_found(PAIRS, images=500, queries=1000, foreign=0.1), at_least=0.9)
+    report.add(
+        name, simulation.share_found(PAIRS, images=500, queries=1000, foreign=0.1), at_least=0.9
+    )
     if not tuning:
         report.write()
     for style in STYLES:
         name = f"20 % of 200 images as {style}: found within two weeks"
-        report.add(name, simulation.share_found(FEW_PAIRS, images=200, queries=100, style=style, styled=0.2))
+        report.add(
+            name,
+            simulation.share_found(FEW_PAIRS, images=200, queries=100, style=style, styled=0.2),
+        )
     for queries in (50, 100):
         name = f"10 % of {queries} queries from another domain: found within two weeks"
-        report.add(name, simulation.share_found(FEW_PAIRS, images=100, queries=queries, foreign=0.1))
+        report.add(
+            name, simulation.share_found(FEW_PAIRS, images=100, queries=queries, foreign=0.1)
+        )
     if not tuning:
         report.write()
 

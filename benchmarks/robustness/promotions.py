@@ -44,13 +44,19 @@ def gains(images: int, years: int, looks: int, shift: float, seed: int) -> Tenso
 def accepted(gain: Tensor, alpha: float, min_gain: float) -> Tensor:
     """Return whether the bound of level ``alpha`` of each column is above ``min_gain``."""
     tail, subsets = tail_and_subsets(alpha)
-    parts = [subset_means(part, torch.ones_like(part), subsets, seed=1) for part in gain.split(BLOCK, dim=1)]
+    parts = [
+        subset_means(part, torch.ones_like(part), subsets, seed=1)
+        for part in gain.split(BLOCK, dim=1)
+    ]
     return torch.cat([part.kthvalue(tail, dim=0).values > min_gain for part in parts])
 
 
 def accepted_in_version_0_1(gain: Tensor) -> Tensor:
     """Return whether the lower end of the 95 % percentile interval is above 0."""
-    parts = [bootstrap_means(part, torch.ones_like(part), 1000, seed=1) for part in gain.split(BLOCK, dim=1)]
+    parts = [
+        bootstrap_means(part, torch.ones_like(part), 1000, seed=1)
+        for part in gain.split(BLOCK, dim=1)
+    ]
     return torch.cat([part.quantile(0.025, dim=0) > 0 for part in parts])
 
 
@@ -64,7 +70,13 @@ def main() -> None:
         for min_gain in (0.0, MIN_GAIN):
             rate = accepted(equal, level, min_gain).view(YEARS, LOOKS).any(dim=1).double().mean()
             name = f"{images} images, min_gain {min_gain:g}: years with a false promotion"
-            report.add(name, 100 * float(rate), "%", at_most=100 * RATE, reference=f"version 0.1: {100 * floor:.0f} %")
+            report.add(
+                name,
+                100 * float(rate),
+                "%",
+                at_most=100 * RATE,
+                reference=f"version 0.1: {100 * floor:.0f} %",
+            )
     for images in (250, 500, 1000, 5000):
         for shift, gain in GAINS.items():
             better = gains(images, 1, 100, shift=shift, seed=7)

@@ -44,7 +44,11 @@ class Cell(NamedTuple):
     has_gradient: bool
 
     def __str__(self) -> str:
-        return "NaN" if not self.finite else f"{self.error:.4f}" + ("" if self.has_gradient else " dead")
+        return (
+            "NaN"
+            if not self.finite
+            else f"{self.error:.4f}" + ("" if self.has_gradient else " dead")
+        )
 
 
 def evaluate(sorter: nn.Module, scores: Tensor) -> Cell:
@@ -68,15 +72,26 @@ def main() -> None:
         for n in LENGTHS:
             if getattr(sorter, "length", n) == n:
                 row = {kind: evaluate(sorter, scores) for kind, scores in score_sets(n).items()}
-                print(f"  {name}, n = {n}: " + ", ".join(f"{kind} {cell}" for kind, cell in row.items()))
+                print(
+                    f"  {name}, n = {n}: "
+                    + ", ".join(f"{kind} {cell}" for kind, cell in row.items())
+                )
                 cells += row.values()
         is_ours = name == OURS
         errors = [cell.error for cell in cells if cell.finite]
-        report.add(f"{name}: largest error", max(errors, default=1.0), at_most=MAX_ERROR if is_ours else None)
+        report.add(
+            f"{name}: largest error",
+            max(errors, default=1.0),
+            at_most=MAX_ERROR if is_ours else None,
+        )
         failures = sum(not (cell.finite and cell.has_gradient) for cell in cells)
         reference = f"of {len(cells)}"
         report.add(
-            f"{name}: NaN or dead gradients", failures, "sets", at_most=0 if is_ours else None, reference=reference
+            f"{name}: NaN or dead gradients",
+            failures,
+            "sets",
+            at_most=0 if is_ours else None,
+            reference=reference,
         )
     report.write()
 

@@ -27,7 +27,14 @@ from typing import Any
 import torch
 
 from benchmarks.robustness.drift import STYLES
-from benchmarks.simulated_year.archive import SIDE, Archive, Row, cut_off, in_wrong_rows, write_table
+from benchmarks.simulated_year.archive import (
+    SIDE,
+    Archive,
+    Row,
+    cut_off,
+    in_wrong_rows,
+    write_table,
+)
 from benchmarks.simulated_year.clients import Clients
 from benchmarks.simulated_year.operation import DAYS, POLICY, Model, look, monitor, train
 from benchmarks.simulated_year.plot import plot_year
@@ -86,7 +93,9 @@ class Year:
         images = self.folder / "images"
         self.archive, self.styled = Archive(images, SEED, STYLES[STYLE]), 0
         self.registry = Registry(self.folder / "registry")
-        self.service = Service(f"{POLICY.model}@{POLICY.champion}", images, self.folder / "service.jsonl")
+        self.service = Service(
+            f"{POLICY.model}@{POLICY.champion}", images, self.folder / "service.jsonl"
+        )
         self.clients = Clients(self.folder / "clients", self.service.port)
         try:
             self.registry.start()
@@ -162,7 +171,9 @@ class Year:
             self._train(week, "captions in wrong rows", in_wrong_rows(rows), good=False)
         if week == event.cut_off:
             self._train(week, f"table of {CUT_OFF} images", cut_off(rows, CUT_OFF), good=False)
-        if week == event.retraining and (model := self._train(week, "all captions", rows, good=True)):
+        if week == event.retraining and (
+            model := self._train(week, "all captions", rows, good=True)
+        ):
             self.model = model
             self.service.wait_for(self.release)
             self._write_reference(week)
@@ -179,7 +190,9 @@ class Year:
         if decision.promoted:
             self.release = release
         score = decision.record["metrics"].get("candidate.recall_sum", 0.0)
-        self.candidates.append(Candidate(week, name, score, good, decision.promoted, decision.reasons))
+        self.candidates.append(
+            Candidate(week, name, score, good, decision.promoted, decision.reasons)
+        )
         print(self.candidates[-1], flush=True)
         return model if decision.promoted else None
 
@@ -196,9 +209,13 @@ class Year:
 
 def main() -> None:
     """Simulate a year, and write the results and the plot."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--plot", type=Path, help="file of the plot")
-    parser.add_argument("--weeks", type=int, default=YEAR, help="fewer weeks, at least 6, with the same events")
+    parser.add_argument(
+        "--weeks", type=int, default=YEAR, help="fewer weeks, at least 6, with the same events"
+    )
     options = parser.parse_args()
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     torch.set_num_threads(1)

@@ -32,7 +32,9 @@ class Archive:
         rows: of the table of captions.
     """
 
-    def __init__(self, folder: Path, seed: int, style: Callable[[Image.Image], Image.Image]) -> None:
+    def __init__(
+        self, folder: Path, seed: int, style: Callable[[Image.Image], Image.Image]
+    ) -> None:
         self.folder, self.style = folder, style
         self.rows: list[Row] = []
         self._corpus = Scenes(seed=seed, short=SHORT)
@@ -61,7 +63,10 @@ class Archive:
     def queries(self, count: int) -> list[str]:
         """Return new short sentences, as users search; each describes another scene, so that they are independent."""
         first, self._asked = self._asked, self._asked + count
-        return [self._corpus.scene(QUERY_SPLIT, number)[1][-1].text for number in range(first, first + count)]
+        return [
+            self._corpus.scene(QUERY_SPLIT, number)[1][-1].text
+            for number in range(first, first + count)
+        ]
 
 
 def write_table(file: Path, rows: Sequence[Row]) -> None:
@@ -76,7 +81,10 @@ def in_wrong_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the captions of train beside other images: the fault of a table that was sorted in part."""
     train = [row for row in rows if row[2] == "train"]
     half = len(train) // 2
-    moved = [(image, train[(number + half) % len(train)][1], split) for number, (image, _, split) in enumerate(train)]
+    moved = [
+        (image, train[(number + half) % len(train)][1], split)
+        for number, (image, _, split) in enumerate(train)
+    ]
     return [*moved, *(row for row in rows if row[2] != "train")]
 
 

@@ -49,7 +49,13 @@ class Clients:
     def __init__(self, folder: Path, port: int) -> None:
         folder.mkdir()
         self.folder = folder
-        self._command = [sys.executable, "-m", "benchmarks.simulated_year.clients", str(folder), str(port)]
+        self._command = [
+            sys.executable,
+            "-m",
+            "benchmarks.simulated_year.clients",
+            str(folder),
+            str(port),
+        ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -86,7 +92,9 @@ class Clients:
         file = self.folder / ANSWERS
         lines = file.read_text().splitlines() if file.is_file() else []
         found = [line.split() for line in lines if line.startswith(f"{week} ")]
-        return Answers([int(status) for _, status, _ in found], [float(seconds) for _, _, seconds in found])
+        return Answers(
+            [int(status) for _, status, _ in found], [float(seconds) for _, _, seconds in found]
+        )
 
 
 def main() -> None:

@@ -27,7 +27,9 @@ DAYS = 7
 POLICY = load_promotion().model_copy(
     update={
         # The captions of the archive have no boxes, and a benchmark may run before a commit.
-        "max_drops": {name: drop for name, drop in load_promotion().max_drops.items() if name != "pointing"},
+        "max_drops": {
+            name: drop for name, drop in load_promotion().max_drops.items() if name != "pointing"
+        },
         "allow_dirty": True,
     }
 )
@@ -91,7 +93,9 @@ def train(folder: Path, images: Path, table: Path, settings: Mapping[str, Any]) 
     values = fit_pointing(parameters.merge(parameters.merge(values, overlay), settings), None)
     run_stages(folder, values, [stage for stage in stages_of_run() if stage.name not in SEARCH])
     register = final_component(values["pipeline"])
-    registered = run_stage(stage_job(register, values, Workspace((folder / ARTIFACTS).as_posix()))).metrics
+    registered = run_stage(
+        stage_job(register, values, Workspace((folder / ARTIFACTS).as_posix()))
+    ).metrics
     return Model(folder, values, int(registered["version"]))
 
 

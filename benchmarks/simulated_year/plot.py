@@ -13,7 +13,9 @@ LOW = 100
 GOOD, BAD, NOTICE = "tab:green", "tab:red", "tab:orange"
 
 
-def plot_year(file: Path, weeks: Sequence[Measured], candidates: Sequence[Candidate], scenario: Scenario) -> None:
+def plot_year(
+    file: Path, weeks: Sequence[Measured], candidates: Sequence[Candidate], scenario: Scenario
+) -> None:
     """Write the plot: collection, monitor, models and queries against the week."""
     figure = Figure(figsize=(9, 9.5), layout="constrained")
     rows = figure.subplots(4, 1, sharex=True)
@@ -36,7 +38,13 @@ def plot_collection(axes: Axes, weeks: Sequence[Measured]) -> None:
     """Draw the number of images in the service, and of the archive's images in the new style."""
     numbers = [week.week for week in weeks]
     axes.step(numbers, [week.images for week in weeks], where="mid", label="images in the service")
-    axes.step(numbers, [week.styled for week in weeks], where="mid", color=NOTICE, label="drawn in the new style")
+    axes.step(
+        numbers,
+        [week.styled for week in weeks],
+        where="mid",
+        color=NOTICE,
+        label="drawn in the new style",
+    )
     axes.set_ylabel("images")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="upper left")
@@ -44,13 +52,22 @@ def plot_collection(axes: Axes, weeks: Sequence[Measured]) -> None:
 
 def plot_monitor(axes: Axes, weeks: Sequence[Measured]) -> None:
     """Draw the p-value of the test of the new images; filled circles are notices."""
-    tested = [(week.week, week.p_images, "images" in week.crossed) for week in weeks if week.p_images is not None]
-    for crossed, fill, label in ((False, "none", "no notice of images"), (True, NOTICE, "notice of images")):
+    tested = [
+        (week.week, week.p_images, "images" in week.crossed)
+        for week in weeks
+        if week.p_images is not None
+    ]
+    for crossed, fill, label in (
+        (False, "none", "no notice of images"),
+        (True, NOTICE, "notice of images"),
+    ):
         points = [(week, p_value) for week, p_value, is_crossed in tested if is_crossed == crossed]
         x, y = zip(*points, strict=True) if points else ((), ())
         axes.scatter(x, y, facecolors=fill, edgecolors=NOTICE, label=label)
     others = [week.week for week in weeks if set(week.crossed) - {"images"}]
-    axes.scatter(others, [1.6] * len(others), marker="v", color="tab:blue", label="notice of another test")
+    axes.scatter(
+        others, [1.6] * len(others), marker="v", color="tab:blue", label="notice of another test"
+    )
     axes.set_yscale("log")
     axes.set_ylabel("p-value of the test\nof the new images")
     axes.legend(frameon=False, loc="lower left")
@@ -60,7 +77,9 @@ def plot_models(axes: Axes, candidates: Sequence[Candidate]) -> None:
     """Draw the recall sum of each candidate."""
     for candidate in candidates:
         color, marker = (GOOD, "o") if candidate.promoted else (BAD, "X")
-        axes.scatter(candidate.week, candidate.recall_sum, color=color, marker=marker, s=70, clip_on=False)
+        axes.scatter(
+            candidate.week, candidate.recall_sum, color=color, marker=marker, s=70, clip_on=False
+        )
         verdict = "promoted" if candidate.promoted else "refused"
         above = candidate.recall_sum <= LOW
         axes.annotate(

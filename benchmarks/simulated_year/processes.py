@@ -76,7 +76,9 @@ class Service:
         while release[:12] not in (state := self._state()):
             ended = self._process is None or self._process.poll() is not None
             if ended or time.monotonic() > start + SECONDS:
-                raise RuntimeError(f"the service does not load {release[:12]}: {state}\n{self.log.read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"the service does not load {release[:12]}: {state}\n{self.log.read_text()[-2000:]}"
+                )
             time.sleep(POLL / 5)
         return time.monotonic() - start
 

@@ -55,16 +55,28 @@ async def answers(port: int, sentences: list[str], count: int) -> bytes:
 
 def main() -> None:
     """Measure, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="run folder; default: the folder of 'bifocal demo'")
-    parser.add_argument("--answers", type=int, default=400, help="answers of each server in a round")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", type=Path, help="run folder; default: the folder of 'bifocal demo'"
+    )
+    parser.add_argument(
+        "--answers", type=int, default=400, help="answers of each server in a round"
+    )
     options = parser.parse_args()
     report = Report("speed.answer")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder, ports = Path(name), (free_port(), free_port())
         run = options.run or unpack(folder / "run").directory
         model = bifocal.load(run)
-        sentences = sorted({text for row in range(len(model.collection)) for text in model.collection.captions(row)})
+        sentences = sorted(
+            {
+                text
+                for row in range(len(model.collection))
+                for text in model.collection.captions(row)
+            }
+        )
         serve = stack.enter_context(Service(run, ports[0], folder / "serve.log"))
         (folder / "answer").write_bytes(asyncio.run(answers(ports[0], sentences, options.answers)))
         command = [sys.executable, "-c", BARE, str(ports[1]), str(folder / "answer")]
@@ -79,7 +91,11 @@ def main() -> None:
                 seconds.append((server.cpu_seconds() - before) / options.answers)
             seconds.append(cpu_seconds(lambda: model.encode_text(sentences[:CLIENTS])) / CLIENTS)
             seconds.append(
-                cpu_seconds(lambda: [index.batch(vector[None], RESULTS, sentences=True) for vector in vectors])
+                cpu_seconds(
+                    lambda: [
+                        index.batch(vector[None], RESULTS, sentences=True) for vector in vectors
+                    ]
+                )
                 / CLIENTS
             )
             times.append(seconds)

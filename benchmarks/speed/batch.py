@@ -71,13 +71,17 @@ def floors(embedder: Embedder, column: str, values: Sequence[Any]) -> dict[str, 
             WITH_INPUTS: (embedder.encode_sentences, batches),
         }
     else:
-        pixels = [[read_pixels(image, **embedder.preprocessing) for image in batch] for batch in batches]
+        pixels = [
+            [read_pixels(image, **embedder.preprocessing) for image in batch] for batch in batches
+        ]
         functions = {
             SESSION: (lambda batch: embedder.encode_inputs(embedder.read_resized(batch)), pixels),
             WITH_INPUTS: (embedder.encode_images, batches),
         }
     return {
-        name: Work(partial(_each, function, inputs), partial(function, inputs[0]), time.process_time, rows)
+        name: Work(
+            partial(_each, function, inputs), partial(function, inputs[0]), time.process_time, rows
+        )
         for name, (function, inputs) in functions.items()
     }
 
@@ -99,10 +103,14 @@ def measure(works: Mapping[str, Work], passes: int) -> dict[str, tuple[float, fl
                 marks.append(work.seconds())
             first, both = np.diff(marks)
             times[name].append(((both - first) / work.rows, first))
-    return {name: tuple(np.median(values[WARM_UP:], axis=0).tolist()) for name, values in times.items()}
+    return {
+        name: tuple(np.median(values[WARM_UP:], axis=0).tolist()) for name, values in times.items()
+    }
 
 
-def report_column(report: Report, run: str, column: str, passes: Mapping[str, tuple[float, float]]) -> None:
+def report_column(
+    report: Report, run: str, column: str, passes: Mapping[str, tuple[float, float]]
+) -> None:
     """Report the shares of both floors, the throughput, and the time of a task before its first row."""
     noun, row = NOUNS[column], {name: seconds for name, (seconds, _) in passes.items()}
     spark, bare = row[EMBED_TABLE], row[SESSION]
@@ -133,18 +141,28 @@ def columns_of(model: TrainedModel, sentences: int, images: int) -> dict[str, li
     """Return captions and image files of the collection, repeated."""
     collection = model.collection
     rows = range(len(collection))
-    columns = {"text": repeat([text for row in rows for text in collection.captions(row)], sentences)}
+    columns = {
+        "text": repeat([text for row in rows for text in collection.captions(row)], sentences)
+    }
     if "image" in model.embedder.inputs:
         files = [collection.image(row) for row in islice(rows, images)]
-        columns["image"] = repeat([file.read_bytes() for file in files if isinstance(file, Path)], images)
+        columns["image"] = repeat(
+            [file.read_bytes() for file in files if isinstance(file, Path)], images
+        )
     return columns
 
 
 def main() -> None:
     """Measure sentences and images, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="run folder; default: the folder of 'bifocal demo'")
-    parser.add_argument("--sentences", type=int, default=40_000, help="rows of the table of sentences")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", type=Path, help="run folder; default: the folder of 'bifocal demo'"
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=40_000, help="rows of the table of sentences"
+    )
     parser.add_argument("--images", type=int, default=3000, help="rows of the table of images")
     parser.add_argument("--passes", type=int, default=3, help="measured passes over each table")
     arguments = parser.parse_args()
@@ -157,7 +175,12 @@ def main() -> None:
         address = register(model.directory / ONNX, folder)
         start = time.perf_counter()
         spark = open_spark()
-        report.add("start of Spark", time.perf_counter() - start, "s", reference=f"load {os.getloadavg()[0]:.1f}")
+        report.add(
+            "start of Spark",
+            time.perf_counter() - start,
+            "s",
+            reference=f"load {os.getloadavg()[0]:.1f}",
+        )
         try:
             embedder = Embedder(model.directory / ONNX, threads=1)
             for column, values in columns_of(model, arguments.sentences, arguments.images).items():

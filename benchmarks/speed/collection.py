@@ -56,7 +56,9 @@ def update(photos: Path, previous: Path, target: Path) -> None:
 
 def main() -> None:
     """Report the time of an update as a share of the time that embeds all images."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=100_000)
     parser.add_argument("--added", type=int, default=1000)
     options = parser.parse_args()

@@ -51,7 +51,9 @@ def lance(folder: Path) -> Find:
 
     def find(query: Vectors, effort: int) -> list[str]:
         asked = table.search(query).distance_type("cosine").nprobes(effort).refine_factor(REFINED)
-        found: list[str] = asked.limit(10).select(["item_id", "_distance"]).to_arrow()["item_id"].to_pylist()
+        found: list[str] = (
+            asked.limit(10).select(["item_id", "_distance"]).to_arrow()["item_id"].to_pylist()
+        )
         return found
 
     return find
@@ -63,7 +65,12 @@ ENGINES = {"project": project, "lance": lance}
 def recall(find: Find, queries: Vectors, truth: Sequence[set[str]], effort: int) -> float:
     """Return the mean share of the ten best items that an engine finds."""
     return float(
-        np.mean([len(best & set(find(query, effort))) / 10 for query, best in zip(queries, truth, strict=True)])
+        np.mean(
+            [
+                len(best & set(find(query, effort))) / 10
+                for query, best in zip(queries, truth, strict=True)
+            ]
+        )
     )
 
 
@@ -79,12 +86,20 @@ def search(kind: str, folder: Path, queries: Path, effort: int) -> None:
     print(json.dumps([*np.median(times[10:], axis=0).tolist(), peak_kilobytes() * 1024 / 1e6]))
 
 
-def compare(report: Report, name: str, kind: str, folder: Path, asked: Sequence[Vectors], truth: Any) -> None:
+def compare(
+    report: Report, name: str, kind: str, folder: Path, asked: Sequence[Vectors], truth: Any
+) -> None:
     """Report what an engine finds and costs."""
     find = ENGINES[kind](folder)
     efforts = EFFORTS if kind == "lance" else (0,)  # the index of the project has chosen its effort
-    effort = next((e for e in efforts if recall(find, asked[0], truth[0], e) >= WANTED), efforts[-1])
-    report.add(f"{name}: recall@10", recall(find, asked[1], truth[1], effort), reference=f"effort {effort or 'own'}")
+    effort = next(
+        (e for e in efforts if recall(find, asked[0], truth[0], e) >= WANTED), efforts[-1]
+    )
+    report.add(
+        f"{name}: recall@10",
+        recall(find, asked[1], truth[1], effort),
+        reference=f"effort {effort or 'own'}",
+    )
     queries = folder.parent / "queries.npy"
     np.save(queries, asked[1])
     command = [
@@ -99,7 +114,12 @@ def compare(report: Report, name: str, kind: str, folder: Path, asked: Sequence[
     ]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     cpu, wall, memory = json.loads(done.stdout.splitlines()[-1])
-    report.add(f"{name}: CPU time of a query, median", cpu, "ms", reference=f"wall clock {wall:.1f} ms, {load()}")
+    report.add(
+        f"{name}: CPU time of a query, median",
+        cpu,
+        "ms",
+        reference=f"wall clock {wall:.1f} ms, {load()}",
+    )
     report.add(f"{name}: memory when searching", memory, "MB")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
     report.add(f"{name}: files", size, "MB")
@@ -107,11 +127,15 @@ def compare(report: Report, name: str, kind: str, folder: Path, asked: Sequence[
 
 def main() -> None:
     """Build the index and the tables of LanceDB, and report what each finds and costs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=2_000_000)
     parser.add_argument("--dimension", type=int, default=256)
     parser.add_argument("--factory", default="IVF4096,SQ8", help="index_factory string of faiss")
-    parser.add_argument("--folder", type=Path, help="for 10 GB of files; by default a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="for 10 GB of files; by default a temporary folder"
+    )
     parser.add_argument("--search", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.search:
@@ -126,7 +150,9 @@ def main() -> None:
     asked = queries[:CHOICE], queries[CHOICE:]
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        exact = write_run(folder / "run", options.items, options.dimension, items.draw(options.items, seed=1))
+        exact = write_run(
+            folder / "run", options.items, options.dimension, items.draw(options.items, seed=1)
+        )
         rows = exact.nearest(queries, 10, exact=True)[0]
         best = [{exact.ids[row] for row in found} for found in rows]
         truth = best[:CHOICE], best[CHOICE:]
@@ -138,7 +164,9 @@ def main() -> None:
         index.write(folder / "index")
         compare(report, f"{shape}, {options.factory}", "project", folder / "index", asked, truth)
 
-        export_collection(Collection.open(folder / "run" / COLLECTION), folder / "export", "lancedb")
+        export_collection(
+            Collection.open(folder / "run" / COLLECTION), folder / "export", "lancedb"
+        )
         exported = ds.dataset(folder / "export" / "items.parquet")
         for kind, config in (("IVF_PQ", IvfPq), ("IVF_SQ", IvfSq)):
             table: Any = lancedb.connect(folder / "lance").create_table("items", exported)

@@ -35,7 +35,10 @@ def onnx_ratio(report: Report, name: str, dataset: Dataset, folder: Path, turns:
     folder.mkdir()
     weights = folder / "random.safetensors"
     write_tensors(weights, Grid(name).backbone.network.state_dict(), {})
-    extractor, of_file = {"name": "Grid", "backbone": name}, {"name": "FromFile", "path": str(weights)}
+    extractor, of_file = (
+        {"name": "Grid", "backbone": name},
+        {"name": "FromFile", "path": str(weights)},
+    )
     source, metadata, _ = open_source(extractor, of_file, dataset, folder, batch_size=32, seed=0)
     assert isinstance(source, NetworkFeatures)
     expected = torch.stack([regions.features for _, regions in source.read(image_ids)])
@@ -47,7 +50,9 @@ def onnx_ratio(report: Report, name: str, dataset: Dataset, folder: Path, turns:
     write_backbone(metadata, folder / WEIGHTS_FILE, folder)
     session = open_session(folder / GRAPH, torch.get_num_threads())
     pixels = torch.stack([image for batch in source.batches(image_ids) for image in batch])
-    batches = np.split(center_crop(pixels, metadata["preprocessing"]["size"]).numpy(), len(image_ids) // CPU_BATCH)
+    batches = np.split(
+        center_crop(pixels, metadata["preprocessing"]["size"]).numpy(), len(image_ids) // CPU_BATCH
+    )
 
     def bare() -> None:
         for batch in batches:

@@ -61,7 +61,10 @@ def gather_speed(report: Report, folder: Path, images: int = 2048) -> None:
     batches = [random.integers(0, images - BATCH, BATCH) for _ in range(60)]
     # Turns of twenty: each call reuses the memory of its previous result, as in training.
     turns = [
-        [float(np.median([seconds(work, rows) for rows in batches])) for work in (copy_of(in_memory), store.gather)]
+        [
+            float(np.median([seconds(work, rows) for rows in batches]))
+            for work in (copy_of(in_memory), store.gather)
+        ]
         for batches in np.split(np.array(batches), 3)
     ]
     copy, gather = BATCH * REGIONS * DIM * 2 / 1e9 / np.median(turns, axis=0)
@@ -76,7 +79,11 @@ def resident_memory(report: Report, folder: Path, gigabytes: float = 20.0) -> No
     images = round(gigabytes * 1e9 / (REGIONS * DIM * 2 * images_per_file)) * images_per_file
     nothing = np.zeros((REGIONS, DIM), np.float32)
     for part, start in enumerate(range(0, images, images_per_file)):
-        arguments: dict[str, Any] = {"metadata": {}, "images_per_file": images_per_file, "shard": part}
+        arguments: dict[str, Any] = {
+            "metadata": {},
+            "images_per_file": images_per_file,
+            "shard": part,
+        }
         with FeatureWriter(folder, regions=REGIONS, dim=DIM, **arguments) as writer:
             for number in range(start, start + images_per_file):
                 writer.add(str(number), nothing)
@@ -136,7 +143,12 @@ def extraction_speed(
         forwarded = time.perf_counter()
         with memory:
             writer = FeatureWriter(
-                folder, regions=reader.regions, dim=reader.dim, metadata={}, images_per_file=64, shard=turn
+                folder,
+                regions=reader.regions,
+                dim=reader.dim,
+                metadata={},
+                images_per_file=64,
+                shard=turn,
             )
             write_features(reader.read(image_ids), writer, total=len(image_ids))
         times.append((time.perf_counter() - forwarded, forwarded - start))
@@ -182,13 +194,17 @@ def photographs(folder: Path, images: int) -> Dataset:
     root.mkdir(parents=True)
     for number in range(images):
         coarse = random.integers(0, 256, (28, 28, 3), dtype=np.uint8)
-        Image.fromarray(coarse).resize((224, 224), Image.Resampling.BICUBIC).save(root / f"{number}.jpg", quality=90)
+        Image.fromarray(coarse).resize((224, 224), Image.Resampling.BICUBIC).save(
+            root / f"{number}.jpg", quality=90
+        )
     corpus = Corpus(
         root,
         [ImageEntry(str(number), f"{number}.jpg", "train") for number in range(images)],
         [CaptionEntry(number, str(number), "noise") for number in range(images)],
     )
-    write_dataset(folder, "noise", corpus, copy_images=False, max_pixels=10**7, max_rejected_fraction=0.0)
+    write_dataset(
+        folder, "noise", corpus, copy_images=False, max_pixels=10**7, max_rejected_fraction=0.0
+    )
     return read_dataset(folder)
 
 
@@ -196,7 +212,9 @@ def main() -> None:
     """Report the speed and the memory of the store and of each extractor."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=512, help="images to extract")
-    parser.add_argument("--extractors", nargs="*", default=list(EXTRACTORS), choices=list(EXTRACTORS))
+    parser.add_argument(
+        "--extractors", nargs="*", default=list(EXTRACTORS), choices=list(EXTRACTORS)
+    )
     parser.add_argument("--extraction-only", action="store_true", help="skip the store")
     options = parser.parse_args()
     report = Report("speed.features")

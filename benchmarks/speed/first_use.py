@@ -43,7 +43,9 @@ def write_photographs(flickr8k: Path, folder: Path, count: int, captions: int = 
     with (folder / "captions.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "caption"])
-        writer.writerows((image_id, text) for image_id in texts for text in texts[image_id][:captions])
+        writer.writerows(
+            (image_id, text) for image_id in texts for text in texts[image_id][:captions]
+        )
 
 
 def bifocal(folder: Path, *arguments: object) -> None:
@@ -58,32 +60,52 @@ def report_training(report: Report, folder: Path, photographs: int, weights: Pat
     minutes = wall_seconds(train) / 60
     report.add(f"{photographs} photographs, bifocal train", minutes, "minutes", at_most=MINUTES)
     bifocal(folder, "evaluate", "--split", "val")
-    metrics = json.loads((folder / "runs" / "photos" / "artifacts" / "metrics" / "metrics.json").read_text())
+    metrics = json.loads(
+        (folder / "runs" / "photos" / "artifacts" / "metrics" / "metrics.json").read_text()
+    )
     for direction in ("caption_retrieval", "image_retrieval"):
         values, chance = metrics[direction][f"R@{K}"], metrics["chance"][direction][f"R@{K}"]
-        name = (
-            f"{photographs} photographs, {direction.replace('_', ' ')} R@{K} of the drawn val split, relative to chance"
-        )
+        name = f"{photographs} photographs, {direction.replace('_', ' ')} R@{K} of the drawn val split, relative to chance"
         report.add(name, values / chance, at_least=TIMES_CHANCE, reference=f"{values:.1f} %")
 
 
-def report_budget(report: Report, folder: Path, photographs: int, weights: Path, budget: str) -> None:
+def report_budget(
+    report: Report, folder: Path, photographs: int, weights: Path, budget: str
+) -> None:
     """Report the time that a training takes, relative to its budget."""
-    train = partial(bifocal, folder, "train", "photos", "--weights", weights, "--budget", budget, "--run", budget)
+    train = partial(
+        bifocal,
+        folder,
+        "train",
+        "photos",
+        "--weights",
+        weights,
+        "--budget",
+        budget,
+        "--run",
+        budget,
+    )
     taken = wall_seconds(train) / parse_budget(budget)
     choice = json.loads((folder / budget / FILE).read_text())["choice"]
     expected = choice["seconds"] / parse_budget(budget)
     reference = f"{choice['size']} pixels, {choice['epochs']} epochs; expected {expected:.2f}"
     report.add(
-        f"{photographs} photographs, time relative to --budget {budget}", taken, at_most=LATE, reference=reference
+        f"{photographs} photographs, time relative to --budget {budget}",
+        taken,
+        at_most=LATE,
+        reference=reference,
     )
 
 
 def main() -> None:
     """Train without and with budgets."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder of Flickr8k")
-    parser.add_argument("--weights", type=Path, required=True, help="safetensors file of a backbone")
+    parser.add_argument(
+        "--weights", type=Path, required=True, help="safetensors file of a backbone"
+    )
     parser.add_argument("--photographs", type=int, default=500)
     parser.add_argument("--budgets", nargs="*", default=["2m", "8m"])
     options = parser.parse_args()

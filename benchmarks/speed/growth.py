@@ -39,13 +39,19 @@ def stage_seconds(images: int, seed: int, folder: Path) -> dict[str, float]:
     """Return the CPU time of each stage for ``images`` of train and a fifth of them in val and test."""
     splits = {"train": images, "val": images // 5, "test": images // 5}
     settings = [f"prepare_dataset.corpus.{name}={count}" for name, count in splits.items()]
-    values = values_of("scenes/smile_infonce", [*settings, "extract_features.weights.epochs=1", f"seed={seed}"])
+    values = values_of(
+        "scenes/smile_infonce", [*settings, "extract_features.weights.epochs=1", f"seed={seed}"]
+    )
     found = catalog.configurable_components()
     sections, seconds = parameters.validate(values, [*found.values()]), {}
     for name in STAGES:
         component = found[name]
-        inputs, outputs = ({one: folder / one for one in names} for names in (component.inputs, component.outputs))
-        seconds[name] = cpu_seconds(partial(run_stage, Job(component, sections[name], inputs, outputs, values)))
+        inputs, outputs = (
+            {one: folder / one for one in names} for names in (component.inputs, component.outputs)
+        )
+        seconds[name] = cpu_seconds(
+            partial(run_stage, Job(component, sections[name], inputs, outputs, values))
+        )
     return seconds
 
 
@@ -55,14 +61,23 @@ def folder_seconds(images: int, folder: Path) -> dict[str, float]:
     files = draw(folder, images + new)[images:]
     (folder / "new").mkdir()
     held = [(file, file.rename(folder / "new" / file.name)) for file in files]
-    seconds = {"index of a folder": cpu_seconds(partial(embed, folder / "photos", folder / "collection"))}
+    seconds = {
+        "index of a folder": cpu_seconds(partial(embed, folder / "photos", folder / "collection"))
+    }
     for file, moved in held:
         moved.rename(file)
-    refresh: Callable[[], Any] = partial(update, folder / "photos", folder / "collection", folder / "updated")
+    refresh: Callable[[], Any] = partial(
+        update, folder / "photos", folder / "collection", folder / "updated"
+    )
     seconds["refresh of a folder, 1 % new"] = cpu_seconds(refresh)
     index = SearchIndex.open(folder / "updated" / "index")
-    search, vectors = Search(index), np.random.default_rng(0).normal(size=(QUERIES, index.description.dimension))
-    seconds["a query"] = cpu_seconds(lambda: [search.batch(vector[None]) for vector in vectors]) / QUERIES
+    search, vectors = (
+        Search(index),
+        np.random.default_rng(0).normal(size=(QUERIES, index.description.dimension)),
+    )
+    seconds["a query"] = (
+        cpu_seconds(lambda: [search.batch(vector[None]) for vector in vectors]) / QUERIES
+    )
     ids = index.items["item_id"][:QUERIES].to_pylist()
 
     def delete() -> None:
@@ -75,7 +90,9 @@ def folder_seconds(images: int, folder: Path) -> dict[str, float]:
 
 def main() -> None:
     """Measure, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=250)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -105,7 +122,9 @@ def main() -> None:
         )  # fmt: skip
         faster += [work] if relative.min() > FASTER else []
         if not work.startswith("a ") and work != "pretrain_sorter":  # of no images
-            report.add(f"a million images: {work}", (constant + slope * MILLION) / 3600, "h of a core")
+            report.add(
+                f"a million images: {work}", (constant + slope * MILLION) / 3600, "h of a core"
+            )
     label = f"parts above {FASTER} of a line in every repeat"
     report.add(label, len(faster), at_most=0, reference=", ".join(faster) or "none")
     report.write()

@@ -24,7 +24,14 @@ from benchmarks.common import ROOT, Report, cpu_seconds, load
 from bifocal.onnx.files import model_hash
 from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import DESCRIPTION, ITEMS, ITEMS_SCHEMA, VECTORS, Description, ModelIdentity
+from bifocal.search.collection.format import (
+    DESCRIPTION,
+    ITEMS,
+    ITEMS_SCHEMA,
+    VECTORS,
+    Description,
+    ModelIdentity,
+)
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.index.exact import unit_vectors
 from bifocal.search.keywords import Keywords
@@ -58,20 +65,32 @@ def write_run(
     unpack(folder)
     for file in (folder / INDEX).iterdir():
         file.unlink()
-    random, identity = np.random.default_rng(0), ModelIdentity("demo", None, model_hash(folder / ONNX))
+    random, identity = (
+        np.random.default_rng(0),
+        ModelIdentity("demo", None, model_hash(folder / ONNX)),
+    )
     Description(identity, "images", dimension, None, shards=(count,), items=count).write(
         folder / COLLECTION / DESCRIPTION
     )
     shard = np.lib.format.open_memmap(
-        folder / COLLECTION / VECTORS / "00000.npy", mode="w+", dtype=np.float16, shape=(count, dimension)
+        folder / COLLECTION / VECTORS / "00000.npy",
+        mode="w+",
+        dtype=np.float16,
+        shape=(count, dimension),
     )
     for start in range(0, count, BATCH):
         block = shard[start : start + BATCH]
         drawn = (
-            unit_vectors(random.standard_normal(block.shape, dtype=np.float32)) if vectors is None else next(vectors)
+            unit_vectors(random.standard_normal(block.shape, dtype=np.float32))
+            if vectors is None
+            else next(vectors)
         )
         block[:] = drawn
-    rows, zeros, sides = np.arange(count, dtype=np.int32), np.zeros(count, np.int32), np.full(count, 640, np.int32)
+    rows, zeros, sides = (
+        np.arange(count, dtype=np.int32),
+        np.zeros(count, np.int32),
+        np.full(count, 640, np.int32),
+    )
     names = [f"photos/{row:08d}.jpg" for row in rows]
     table = {
         "item_id": names, "image": names, "sha256": [f"{row:064x}" for row in rows], "width": sides, "height": sides,
@@ -89,7 +108,9 @@ def write_run(
 def sentences(count: int, words: int = 10) -> list[str]:
     """Return sentences of random words, of which few are frequent."""
     frequency = 1 / np.arange(1, 20_001)
-    drawn = np.random.default_rng(1).choice(len(frequency), size=(count, words), p=frequency / frequency.sum())
+    drawn = np.random.default_rng(1).choice(
+        len(frequency), size=(count, words), p=frequency / frequency.sum()
+    )
     return [" ".join(f"w{word}" for word in row) for row in drawn.tolist()]
 
 
@@ -109,7 +130,9 @@ def medians(*functions: Callable[[], object], repeats: int = REPEATS) -> NDArray
 
 def main() -> None:
     """Measure, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--dimension", type=int, default=256)
     options = parser.parse_args()
@@ -121,8 +144,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         index = write_run(folder, options.items, options.dimension)
-        search, query = Search(index), np.random.default_rng(2).standard_normal((1, options.dimension))
-        free, half = medians(lambda: search.batch(query), lambda: search.batch(query, where={"half": 1}))
+        search, query = (
+            Search(index),
+            np.random.default_rng(2).standard_normal((1, options.dimension)),
+        )
+        free, half = medians(
+            lambda: search.batch(query), lambda: search.batch(query, where={"half": 1})
+        )
         report.add(
             f"{shape}: filter keeping half, relative to no filter", half / free, at_most=bar(1.1),
             reference=f"{half:.0f} and {free:.0f} ms, {load()}",
@@ -131,9 +159,14 @@ def main() -> None:
         report.add(f"{shape}: building the keywords, with the index", building / 1000, "s")
         asked, search = sentences(QUERIES + 1, 5), Search(index)
         first = 1000 * cpu_seconds(lambda: search.rank(hybrid(asked[-1], query[0]), 24))
-        words, (later,) = index.keywords, medians(lambda: [search.rank(hybrid(asked[0], query[0]), 24)])
+        words, (later,) = (
+            index.keywords,
+            medians(lambda: [search.rank(hybrid(asked[0], query[0]), 24)]),
+        )
         assert words is not None  # of the file
-        report.add(f"{shape}: first hybrid search", first, "ms", reference=f"later ones {later:.0f} ms")
+        report.add(
+            f"{shape}: first hybrid search", first, "ms", reference=f"later ones {later:.0f} ms"
+        )
         (ranked,) = medians(lambda: [words.search(text, 1001) for text in asked[:-1]])
         report.add(f"{shape}: ranking by keywords", ranked / QUERIES, "ms", at_most=bar(5.0))
         gone, file = index.ids[: min(DELETED, options.items // 2)], folder / "deleted.jsonl"
@@ -143,8 +176,13 @@ def main() -> None:
         (read,) = medians(deletions.read_file)
         report.add(f"{shape}: {len(gone):,} deletions, per search", read, "ms", at_most=bar(0.1))
         command = [sys.executable, "-c", OPEN, str(folder)]
-        started = [subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT) for _ in range(STARTS)]
-        opening, imports, memory = np.median([[*map(float, done.stdout.split())] for done in started], axis=0)
+        started = [
+            subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+            for _ in range(STARTS)
+        ]
+        opening, imports, memory = np.median(
+            [[*map(float, done.stdout.split())] for done in started], axis=0
+        )
         report.add(
             f"{shape}: start of the service", opening + imports, "s", at_most=bar(1.0),
             reference=f"imports {imports:.2f} s; without the check of the hashes",

@@ -55,14 +55,18 @@ def smile(report: Report) -> None:
     for start in range(0, IMAGES, BATCH):
         features = torch.randn(min(BATCH, IMAGES - start), REGIONS, 2048, device=DEVICE)
         with watch.running():
-            vectors[0].append(images(features, features.new_ones(features.shape[:2], dtype=torch.bool)))
+            vectors[0].append(
+                images(features, features.new_ones(features.shape[:2], dtype=torch.bool))
+            )
     for start in range(0, CAPTIONS * IMAGES, BATCH):
         counts = torch.full((min(BATCH, CAPTIONS * IMAGES - start),), FURTHER, device=DEVICE)
         lengths = SHORTEST + torch.poisson(counts).long()
         ids = torch.randint(WORDS, (len(lengths), int(lengths.max())), device=DEVICE)
         with watch.running():
             vectors[1].append(captions(words(ids), lengths))
-    folds = split_folds(PROTOCOLS["coco_5fold_1k"], torch.arange(IMAGES).repeat_interleave(CAPTIONS), IMAGES)
+    folds = split_folds(
+        PROTOCOLS["coco_5fold_1k"], torch.arange(IMAGES).repeat_interleave(CAPTIONS), IMAGES
+    )
     with watch.running():
         protocol_ranks(folds, torch.cat(vectors[0]), torch.cat(vectors[1]), rerank=True)
     place = "a GPU" if DEVICE == "cuda" else f"{torch.get_num_threads()} threads of a CPU"
@@ -86,16 +90,25 @@ def sorters(report: Report, rounds: int = 3) -> None:
         gpu = DEVICE == "cuda"
         seconds[name] = (step.wall if gpu else step.cpu), (forward.wall if gpu else forward.cpu)
         weights = sum(weight.numel() for weight in sorter.parameters())
-        report.add(f"{name}, training step", seconds[name][0] / rounds, "s", reference=f"{weights:,} weights")
+        report.add(
+            f"{name}, training step",
+            seconds[name][0] / rounds,
+            "s",
+            reference=f"{weights:,} weights",
+        )
     for name in SORTERS[1:]:
-        step_ratio, forward_ratio = (lstm / cnn for lstm, cnn in zip(seconds[SORTERS[0]], seconds[name], strict=True))
+        step_ratio, forward_ratio = (
+            lstm / cnn for lstm, cnn in zip(seconds[SORTERS[0]], seconds[name], strict=True)
+        )
         reference = f"forward only: {forward_ratio:.3g}; section 5.3.2: 1.7"
         report.add(f"{name}, speed relative to {SORTERS[0]}", step_ratio, reference=reference)
 
 
 def main() -> None:
     """Report the times of each part."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     report = Report("speed.published")
     for name in parser.parse_args().only:

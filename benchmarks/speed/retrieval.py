@@ -89,7 +89,9 @@ def main() -> None:
     torch.set_num_threads(1)
     product(*vectors(256, DIM)[:2])
 
-    print(f"{'images x captions, d':>26} {'product, s':>11} {'ranks, s':>9} {'re-ranked, s':>13} {'MB':>7}  ratio")
+    print(
+        f"{'images x captions, d':>26} {'product, s':>11} {'ranks, s':>9} {'re-ranked, s':>13} {'MB':>7}  ratio"
+    )
     growth: list[tuple[float, float, float]] = []
     for size in SHAPES:
         embeddings = vectors(size, DIM)
@@ -114,7 +116,9 @@ def main() -> None:
     if options.large:
         size, dim = LARGE
         spent, memory = seconds(retrieval_ranks, *vectors(size, dim)), extra_megabytes(size, dim)
-        print(f"{size:>10,} x {5 * size:>7,}, {dim:>4} {'':>11} {spent:9.2f} {'':>13} {memory:7.0f}")
+        print(
+            f"{size:>10,} x {5 * size:>7,}, {dim:>4} {'':>11} {spent:9.2f} {'':>13} {memory:7.0f}"
+        )
         report.add("100,000 x 500,000, d = 16: CPU time", spent, "s")
         report.add("100,000 x 500,000, d = 16: extra memory", memory, "MB", at_most=MAX_MEGABYTES)
     if options.plot:
@@ -129,7 +133,9 @@ def plot_growth(path: Path, growth: list[tuple[float, float, float]]) -> None:
     pairs, bare, ranks = zip(*growth, strict=True)
     axes.loglog(pairs, ranks, "o-", label="ranks of both directions")
     axes.loglog(pairs, bare, "s--", label="the bare matrix product")
-    axes.loglog(pairs, [ranks[-1] * pair / pairs[-1] for pair in pairs], ":", color="gray", label="linear")
+    axes.loglog(
+        pairs, [ranks[-1] * pair / pairs[-1] for pair in pairs], ":", color="gray", label="linear"
+    )
     axes.set(xlabel="pairs of image and caption", ylabel=f"CPU seconds, d = {DIM}")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120)

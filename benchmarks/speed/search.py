@@ -58,11 +58,22 @@ def embeddings(run: Path | None) -> tuple[Vectors, Vectors]:
         images, onnx = np.load(DEMO / "vectors.npy"), DEMO / "onnx"
         captions = [text for texts in table["captions"] for text in texts]
     else:
-        collection, onnx = Collection.open(run / "artifacts" / "collection"), run / "artifacts" / "onnx"
+        collection, onnx = (
+            Collection.open(run / "artifacts" / "collection"),
+            run / "artifacts" / "onnx",
+        )
         images = collection.vectors[~collection.deleted]
-        captions = read_dataset(run / "artifacts" / "dataset").split("val").captions["text"].tolist()[:2000]
+        captions = (
+            read_dataset(run / "artifacts" / "dataset")
+            .split("val")
+            .captions["text"]
+            .tolist()[:2000]
+        )
     embedder = Embedder(onnx)
-    parts = [embedder.embed_sentences(captions[start : start + 64]) for start in range(0, len(captions), 64)]
+    parts = [
+        embedder.embed_sentences(captions[start : start + 64])
+        for start in range(0, len(captions), 64)
+    ]
     return images.astype(np.float32), np.concatenate(parts).astype(np.float32)
 
 
@@ -78,7 +89,10 @@ class Distribution:
         kmeans = import_faiss().Kmeans(basis.shape[1], CLUSTERS, seed=1, min_points_per_centroid=1)
         kmeans.train(mapped)
         nearest = kmeans.index.search(mapped, 1)[1][:, 0]
-        self.centers, self.shares = kmeans.centroids, np.bincount(nearest, minlength=CLUSTERS) / len(mapped)
+        self.centers, self.shares = (
+            kmeans.centroids,
+            np.bincount(nearest, minlength=CLUSTERS) / len(mapped),
+        )
         covariance = np.cov((mapped - self.centers[nearest]).T)
         values, directions = np.linalg.eigh(covariance)
         self.map = (directions * np.sqrt(np.maximum(values, 0))).T.astype(np.float32)
@@ -89,7 +103,9 @@ class Distribution:
         for start in range(0, count, BATCH):
             size = min(BATCH, count - start)
             noise = random.standard_normal((size, len(self.map)), dtype=np.float32)
-            yield unit_vectors(self.centers[random.choice(CLUSTERS, size, p=self.shares)] + noise @ self.map)
+            yield unit_vectors(
+                self.centers[random.choice(CLUSTERS, size, p=self.shares)] + noise @ self.map
+            )
 
 
 def basis_of(images: Vectors, dimension: int) -> Vectors:
@@ -97,14 +113,18 @@ def basis_of(images: Vectors, dimension: int) -> Vectors:
     own = images.shape[1]
     if dimension <= own:
         return np.linalg.svd(images, full_matrices=False)[2][:dimension].T
-    return np.linalg.qr(np.random.default_rng(0).standard_normal((dimension, own)))[0].T.astype(np.float32)
+    return np.linalg.qr(np.random.default_rng(0).standard_normal((dimension, own)))[0].T.astype(
+        np.float32
+    )
 
 
 def search_memory(folder: Path, queries: Vectors) -> float:
     """Return the peak memory of a new process that opens an index and searches, megabytes of 10^6 bytes."""
     np.save(folder.parent / "queries.npy", queries)
     arguments = [sys.executable, "-c", SEARCHES, str(folder), str(folder.parent / "queries.npy")]
-    done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        arguments, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
     return int(done.stdout) * 1024 / 1e6
 
 
@@ -115,7 +135,8 @@ def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
     time of each counts.
     """
     blocks = [
-        np.asarray(index.vectors[start : start + BATCH], dtype=np.float32) for start in range(0, len(index), BATCH)
+        np.asarray(index.vectors[start : start + BATCH], dtype=np.float32)
+        for start in range(0, len(index), BATCH)
     ]
 
     def product() -> None:
@@ -136,11 +157,17 @@ def latencies(index: SearchIndex, queries: Vectors) -> list[float]:
 
 def main() -> None:
     """Report recall, latency, memory and building time, and the cost of exact search."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="run folder with a collection; by default the demo's model")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", type=Path, help="run folder with a collection; by default the demo's model"
+    )
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=256)
-    parser.add_argument("--factory", help="index_factory string of faiss; default: choose_factory decides")
+    parser.add_argument(
+        "--factory", help="index_factory string of faiss; default: choose_factory decides"
+    )
     options = parser.parse_args()
     images, captions = embeddings(options.run)
     basis = basis_of(images, options.dimension)
@@ -148,15 +175,23 @@ def main() -> None:
     queries = np.concatenate(list(asked.draw(QUERIES, seed=2)))
     shape, report = f"{options.items:,} x {options.dimension}", Report("speed.search")
     large = options.items >= 5_000_000
-    factory = options.factory or choose_factory(options.items, options.dimension, 3000 if large else 1200, 5) or "exact"
+    factory = (
+        options.factory
+        or choose_factory(options.items, options.dimension, 3000 if large else 1200, 5)
+        or "exact"
+    )
     with tempfile.TemporaryDirectory() as folder:
         raw, target = Path(folder) / "raw", Path(folder) / "index"
         target.mkdir()
         with raw.open("wb") as file:
             for batch in items.draw(options.items, seed=1):
                 file.write(batch.astype(np.float16).tobytes())
-        vectors = np.memmap(raw, dtype=np.float16, mode="r", shape=(options.items, options.dimension))
-        exact = SearchIndex(pa.table({"item_id": pa.array(map(str, range(options.items)), pa.string())}), vectors)
+        vectors = np.memmap(
+            raw, dtype=np.float16, mode="r", shape=(options.items, options.dimension)
+        )
+        exact = SearchIndex(
+            pa.table({"item_id": pa.array(map(str, range(options.items)), pa.string())}), vectors
+        )
         seconds, ratio = exact_ratio(exact, queries[:100])
         report.add(
             f"{shape}: exact top 10 of 100 queries, relative to the product", ratio, at_most=1.3,
@@ -184,7 +219,12 @@ def main() -> None:
         )  # fmt: skip
         report.add(f"{shape}, {factory}: files", measured.bytes / 1e6, "MB")
         memory = search_memory(target, test)
-        report.add(f"{shape}, {factory}: memory when searching", memory, "MB", at_most=3000 if large else 1200)
+        report.add(
+            f"{shape}, {factory}: memory when searching",
+            memory,
+            "MB",
+            at_most=3000 if large else 1200,
+        )
     report.write()
 
 

@@ -79,16 +79,26 @@ def encoder_latencies(run: Path, sentences: list[str]) -> tuple[list[float], flo
 
 def main() -> None:
     """Measure, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--run", type=Path, help="run folder; default: the folder of 'bifocal demo'")
+    parser.add_argument(
+        "--run", type=Path, help="run folder; default: the folder of 'bifocal demo'"
+    )
     arguments = parser.parse_args()
     report = Report("speed.service")
     with tempfile.TemporaryDirectory() as folder:
         run = arguments.run or unpack(Path(folder) / "run").directory
         model = bifocal.load(run)
-        sentences = sorted({text for row in range(len(model.collection)) for text in model.collection.captions(row)})
+        sentences = sorted(
+            {
+                text
+                for row in range(len(model.collection))
+                for text in model.collection.captions(row)
+            }
+        )
         random.Random(0).shuffle(sentences)
         alone, encoder_cpu = encoder_latencies(run, sentences)
         loaded = partial(under_load, count=arguments.clients, sentences=sentences)
@@ -101,11 +111,18 @@ def main() -> None:
         first = write_run(model, Path(folder) / "first")
         second = write_run(model, Path(folder) / "second", prefix=NEW, sign=-1)
         with Service(first, free_port(), Path(folder) / "replaced.jsonl") as service:
-            swapped, new = asyncio.run(loaded(service.port, action=replaced(service, first, second)))
+            swapped, new = asyncio.run(
+                loaded(service.port, action=replaced(service, first, second))
+            )
     p50, p99 = (1000 * np.percentile(steady.latencies, share) for share in (50, 99))
     alone_p50, alone_p99 = (1000 * np.percentile(alone, share) for share in (50, 99))
     clients = f"{arguments.clients} clients, {arguments.seconds:g} s"
-    report.add("requests that were not answered with 200", steady.failed + steady.broken, at_most=0, reference=clients)
+    report.add(
+        "requests that were not answered with 200",
+        steady.failed + steady.broken,
+        at_most=0,
+        reference=clients,
+    )
     report.add(
         "answers per second", len(steady.statuses) / arguments.seconds, "1/s",
         reference=f"encoder {1000 / alone_p50:.0f}",
@@ -116,7 +133,13 @@ def main() -> None:
         "CPU time of an answer", 1000 * service_cpu, "ms",
         reference=f"{service_cpu / encoder_cpu:.0f} times the encoder's {1000 * encoder_cpu:.2f}",
     )  # fmt: skip
-    report.add("ready after SIGKILL", ready, "s", at_most=READY_SECONDS, reference=f"clients keep trying, {starting}")
+    report.add(
+        "ready after SIGKILL",
+        ready,
+        "s",
+        at_most=READY_SECONDS,
+        reference=f"clients keep trying, {starting}",
+    )
     report.add(
         "answers other than 200 around SIGKILL", killed.failed, at_most=0,
         reference=f"{killed.broken} broken connections, {len(killed.statuses)} answers",

@@ -60,13 +60,17 @@ def serve(onnx: Path, texts: Sequence[str], files: Sequence[str], output: Path) 
         "bare image": timed(images[:TIMED], ready_image),
     }
     vectors = [
-        np.concatenate([embed(inputs[start : start + BATCH]) for start in range(0, len(inputs), BATCH)])
+        np.concatenate(
+            [embed(inputs[start : start + BATCH]) for start in range(0, len(inputs), BATCH)]
+        )
         for embed, inputs in ((embedder.embed_images, images), (embedder.embed_sentences, texts))
     ]
     np.savez(output, images=vectors[0], captions=vectors[1], times=json.dumps(times))
 
 
-def timed(inputs: Sequence[str], prepare: Callable[[str], Callable[[], object]]) -> tuple[float, float]:
+def timed(
+    inputs: Sequence[str], prepare: Callable[[str], Callable[[], object]]
+) -> tuple[float, float]:
     """Return the median wall time and CPU time, in ms, of the call that ``prepare`` returns for each input."""
     times = []
     for value in [*inputs[:WARM_UP], *inputs]:
@@ -100,7 +104,9 @@ def measure(report: Report, run: Path, count: int) -> None:
     dataset = read_dataset(artifacts / "dataset")
     split = dataset.split("val").first(count)
     model = dual_encoder(load_model(artifacts / "embedding").eval())
-    pairs = ImageCaptionPairs(split, open_features(artifacts / "features", dataset), TextStore(artifacts / "text"))
+    pairs = ImageCaptionPairs(
+        split, open_features(artifacts / "features", dataset), TextStore(artifacts / "text")
+    )
     with torch.inference_mode():
         expected = recalls(*embed(model, pairs), pairs.image_of_caption)
     files = [str(split.image_path(image_id)) for image_id in split.images["image_id"]]
@@ -110,30 +116,48 @@ def measure(report: Report, run: Path, count: int) -> None:
     times = json.loads(str(served["times"]))
     for kind, bar in (("sentence", SENTENCE_MS), ("image", IMAGE_MS)):
         (wall, cpu), (_, bare) = times[kind], times[f"bare {kind}"]
-        reference = f"bare sessions {bare:.3g} ms; wall time {wall:.3g} ms at load {os.getloadavg()[0]:.1f}"
-        report.add(f"{run.name}: CPU time of one {kind}, without torch", cpu, "ms", at_most=bar, reference=reference)
+        reference = (
+            f"bare sessions {bare:.3g} ms; wall time {wall:.3g} ms at load {os.getloadavg()[0]:.1f}"
+        )
+        report.add(
+            f"{run.name}: CPU time of one {kind}, without torch",
+            cpu,
+            "ms",
+            at_most=bar,
+            reference=reference,
+        )
     for kind, torch_recall, recall in zip(("caption", "image"), expected, found, strict=True):
         values = f"torch {torch_recall:.2f}, without torch {recall:.2f}"
         name = f"{run.name}: {kind} retrieval R@1, difference from torch"
         report.add(name, abs(recall - torch_recall), "points", at_most=RECALL, reference=values)
 
 
-def serve_in_new_process(onnx: Path, texts: Sequence[str], files: Sequence[str]) -> dict[str, NDArray[Any]]:
+def serve_in_new_process(
+    onnx: Path, texts: Sequence[str], files: Sequence[str]
+) -> dict[str, NDArray[Any]]:
     """Return what ``serve`` writes; this process has imported torch."""
     with TemporaryDirectory() as folder:
         request, output = Path(folder, "request.json"), Path(folder, "served.npz")
         request.write_text(json.dumps([str(onnx), list(texts), list(files), str(output)]))
-        subprocess.run([sys.executable, "-m", "benchmarks.speed.serving", "--serve", str(request)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.speed.serving", "--serve", str(request)], check=True
+        )
         with np.load(output) as arrays:
             return dict(arrays)
 
 
 def main() -> None:
     """Report latency and recall of a served model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, default=Path("runs/flickr8k/best"), help="folder of a finished run")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", type=Path, default=Path("runs/flickr8k/best"), help="folder of a finished run"
+    )
     parser.add_argument("--images", type=int, default=1000, help="images of the split val, at most")
-    parser.add_argument("--serve", type=Path, help="only embed the texts and images that this file names")
+    parser.add_argument(
+        "--serve", type=Path, help="only embed the texts and images that this file names"
+    )
     arguments = parser.parse_args()
     if arguments.serve:
         onnx, texts, files, output = json.loads(arguments.serve.read_text())

@@ -64,9 +64,17 @@ def compare(report: Report, batch: int, n: int) -> None:
     for name, value in times.items():
         reference = f"{value / floor:.2f} times torch.sort"
         if name == OURS:
-            report.add(f"{name}, {setting}", value, "ms", at_most=MAX_SORTS * floor, reference=reference)
+            report.add(
+                f"{name}, {setting}", value, "ms", at_most=MAX_SORTS * floor, reference=reference
+            )
         elif name in QUADRATIC:
-            report.add(f"{name}, {setting}: slower than {OURS}", value, "ms", at_least=times[OURS], reference=reference)
+            report.add(
+                f"{name}, {setting}: slower than {OURS}",
+                value,
+                "ms",
+                at_least=times[OURS],
+                reference=reference,
+            )
         else:
             report.add(f"{name}, {setting}", value, "ms", reference=reference)
 
@@ -79,7 +87,12 @@ def generation(report: Report, batch: int = 512, n: int = 100) -> None:
     scores, weights = synthetic_scores(batch, n, generator), torch.randn(batch, n)
     for sorter in (PositionwiseLSTMSorter(length=n), CNNSorter(length=n)):
         step = step_milliseconds(sorter, scores, weights, 3)
-        report.add(f"training step of {type(sorter).__name__}: slower than drawing", step, "ms", at_least=drawing)
+        report.add(
+            f"training step of {type(sorter).__name__}: slower than drawing",
+            step,
+            "ms",
+            at_least=drawing,
+        )
 
 
 def memory(report: Report) -> None:

@@ -72,27 +72,42 @@ def recurrences(report: Report, rounds: int) -> None:
     steps: dict[str, Callable[[], object]] = {name: training_step(name) for name in RECURRENCES}
     if DEVICE == "cpu":
         medians = median_times(steps, rounds)
-        report_times(report, medians, megabytes, f"{sizes}, {torch.get_num_threads()} threads", "", bar=1.5)
+        report_times(
+            report, medians, megabytes, f"{sizes}, {torch.get_num_threads()} threads", "", bar=1.5
+        )
         return
     steps[WITHOUT_TRITON] = without_triton(steps["SRUEncoder"])
     print(torch.cuda.get_device_name())
     for tf32, precision in ((False, "float32"), (True, "TF32")):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
         medians = median_times(steps, rounds)
-        report_times(report, medians, megabytes, f"{sizes}, {precision}", f" on a GPU, {precision}", bar=3.0)
+        report_times(
+            report, medians, megabytes, f"{sizes}, {precision}", f" on a GPU, {precision}", bar=3.0
+        )
         gain = medians[WITHOUT_TRITON] / medians["SRUEncoder"]
         report.add(f"SRU on a GPU, {precision}, speed relative to SRU without Triton", gain)
 
 
 def report_times(
-    report: Report, medians: dict[str, float], megabytes: dict[str, float], setting: str, place: str, bar: float
+    report: Report,
+    medians: dict[str, float],
+    megabytes: dict[str, float],
+    setting: str,
+    place: str,
+    bar: float,
 ) -> None:
     """Report the time and memory of each recurrence, and the speed of SRU relative to GRU and LSTM."""
     for name in medians:
         reference = f"{megabytes[name]:.0f} MB" if name in megabytes else ""
         report.add(f"{name}, {setting}", medians[name], "s / step", reference=reference)
-    report.add(f"SRU{place}, speed relative to GRU", medians["GRUEncoder"] / medians["SRUEncoder"], at_least=bar)
-    report.add(f"SRU{place}, speed relative to LSTM", medians["LSTMEncoder"] / medians["SRUEncoder"])
+    report.add(
+        f"SRU{place}, speed relative to GRU",
+        medians["GRUEncoder"] / medians["SRUEncoder"],
+        at_least=bar,
+    )
+    report.add(
+        f"SRU{place}, speed relative to LSTM", medians["LSTMEncoder"] / medians["SRUEncoder"]
+    )
 
 
 def without_triton(step: Callable[[], object]) -> Callable[[], object]:
@@ -157,7 +172,11 @@ def elmo(report: Report, folder: Path) -> None:
     for name, model in models.items():
         options = model.options
         peer = nn.LSTM(
-            options.projection_dim, options.lstm_dim, num_layers=2, proj_size=options.projection_dim, bidirectional=True
+            options.projection_dim,
+            options.lstm_dim,
+            num_layers=2,
+            proj_size=options.projection_dim,
+            bidirectional=True,
         ).eval()
         for batch in (1, 32, 256):
             sentences = [text.split() for text in captions(batch)]
@@ -177,9 +196,15 @@ def fisher(report: Report, count: int) -> None:
 
     texts = captions(2 * count)
     vectorizer = FisherVectors(components=count, epochs=1, iterations=3)
-    report.add(f"Fisher vectors, fit on {len(texts)} captions", seconds(lambda: vectorizer.fit(texts, seed=0)), "s")
+    report.add(
+        f"Fisher vectors, fit on {len(texts)} captions",
+        seconds(lambda: vectorizer.fit(texts, seed=0)),
+        "s",
+    )
     ids = vectorizer.word_vectors.vocabulary.encode_captions(texts[:2048]).values
-    alone = seconds(lambda: [vectorizer.fisher(ids[start : start + 512]) for start in range(0, 2048, 512)])
+    alone = seconds(
+        lambda: [vectorizer.fisher(ids[start : start + 512]) for start in range(0, 2048, 512)]
+    )
     reduced = seconds(lambda: vectorizer.transform(texts[:2048]))
     report.add("Fisher vectors, 18,000 values", 2048 / alone, "captions / s")
     report.add(f"Fisher vectors, PCA to {vectorizer.format.dim}", 2048 / reduced, "captions / s")
@@ -187,11 +212,17 @@ def fisher(report: Report, count: int) -> None:
 
 def main() -> None:
     """Report the speed of every text representation."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/elmo"), help="folder of a published ELMo")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data/elmo"), help="folder of a published ELMo"
+    )
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=5, help="training steps of each recurrence")
-    parser.add_argument("--memory", choices=RECURRENCES, help="only print the memory of one training step")
+    parser.add_argument(
+        "--memory", choices=RECURRENCES, help="only print the memory of one training step"
+    )
     arguments = parser.parse_args()
     if arguments.memory:
         print(extra_memory(arguments.memory))

@@ -78,13 +78,18 @@ def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
     ) as writer:
         for image_id in ids:
             writer.add(image_id, random.standard_normal((REGIONS, FEATURE_DIM), dtype=np.float32))
-    captions = [" ".join(f"word{n}" for n in random.integers(WORDS, size=CAPTION_WORDS)) for _ in range(5 * IMAGES)]
+    captions = [
+        " ".join(f"word{n}" for n in random.integers(WORDS, size=CAPTION_WORDS))
+        for _ in range(5 * IMAGES)
+    ]
     vectorizer = Word2Vec(dim=WORD_DIM, min_count=1, epochs=1)
     vectorizer.fit(captions, seed=0)
     write_text(folder / "text", vectorizer, range(len(captions)), captions)
     tables = Dataset(
         images=pd.DataFrame({"image_id": ids, "split": ["val"] * 10 + ["train"] * (IMAGES - 10)}),
-        captions=pd.DataFrame({"caption_id": range(5 * IMAGES), "image_id": np.repeat(ids, 5), "text": captions}),
+        captions=pd.DataFrame(
+            {"caption_id": range(5 * IMAGES), "image_id": np.repeat(ids, 5), "text": captions}
+        ),
         phrases=pd.DataFrame({"image_id": []}),
         image_root=folder,
     )
@@ -94,10 +99,17 @@ def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
 def main(steps: int, folder: Path) -> None:
     """Time some steps of a real training."""
     tables, features, text = collection(folder)
-    train, validation = (ImageCaptionPairs(tables.split(split), features, text) for split in ("train", "val"))
+    train, validation = (
+        ImageCaptionPairs(tables.split(split), features, text) for split in ("train", "val")
+    )
     torch.manual_seed(0)
     model: Any = build_model(
-        {"name": "TwoBranchModel", "dim": DIM, "image_encoder": "SMILEEncoder", "text_encoder": "SRUEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": DIM,
+            "image_encoder": "SMILEEncoder",
+            "text_encoder": "SRUEncoder",
+        },
         feature_dim=FEATURE_DIM,
         text_dim=WORD_DIM,
         text_format="tokens",
@@ -137,7 +149,9 @@ def main(steps: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=6)
     with tempfile.TemporaryDirectory() as directory:
         main(parser.parse_args().steps, Path(directory))

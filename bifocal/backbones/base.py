@@ -16,7 +16,9 @@ class Backbone(Protocol):
     """A network with pretrained weights that its library can download."""
 
     network: nn.Module
-    classifier_prefix: str  # first component of the names of its weights ("fc"); empty without a classifier
+    classifier_prefix: (
+        str  # first component of the names of its weights ("fc"); empty without a classifier
+    )
 
     def describe(self) -> dict[str, Any]:
         """Return the name of the network as ``backbone``, and its preprocessing."""
@@ -36,7 +38,14 @@ class DescribedBackbone:
     resize: str
 
     def describe(self) -> dict[str, Any]:
-        preprocessing = ("size", "resize", "interpolation", "mean", "std", *(["scaled"] * (self.resize == "crop")))
+        preprocessing = (
+            "size",
+            "resize",
+            "interpolation",
+            "mean",
+            "std",
+            *(["scaled"] * (self.resize == "crop")),
+        )
         return {
             "backbone": self.name,
             "model_arguments": self.model_arguments,
@@ -58,7 +67,9 @@ def normalize_pixels(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, 
 
 
 def map_by_shape(
-    images: Sequence[Tensor], function: Callable[[Tensor], Iterable[T]], batch_size: int | None = None
+    images: Sequence[Tensor],
+    function: Callable[[Tensor], Iterable[T]],
+    batch_size: int | None = None,
 ) -> list[T]:
     """Call ``function`` on stacks (b, 3, h, w) of images of one shape; return one result per image, in order.
 
@@ -72,5 +83,7 @@ def map_by_shape(
         size = batch_size or len(indices)
         for start in range(0, len(indices), size):
             chunk = indices[start : start + size]
-            results |= zip(chunk, function(torch.stack([images[index] for index in chunk])), strict=True)
+            results |= zip(
+                chunk, function(torch.stack([images[index] for index in chunk])), strict=True
+            )
     return [results[index] for index in range(len(images))]

@@ -41,7 +41,11 @@ class Classes:
     shown_with: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        counts = {len(self.names), len(self.definitions), *([] if self.weight is None else [len(self.weight)])}
+        counts = {
+            len(self.names),
+            len(self.definitions),
+            *([] if self.weight is None else [len(self.weight)]),
+        }
         if len(counts) != 1 or not all(self.names):
             rows = "no rows" if self.weight is None else f"{len(self.weight)} rows"
             raise ValueError(
@@ -61,7 +65,9 @@ def imagenet_classes() -> Classes:
     numbers = range(info.num_classes())
     names = [info.index_to_description(number).split(", ") for number in numbers]
     definitions = [info.index_to_description(number, detailed=True) for number in numbers]
-    return Classes(names, definitions, shown_with={k: PEOPLE for k in numbers if WORN.intersection(names[k])})
+    return Classes(
+        names, definitions, shown_with={k: PEOPLE for k in numbers if WORN.intersection(names[k])}
+    )
 
 
 def class_vectors(synonyms: Tensor, classes: Tensor, definitions: Tensor) -> Tensor:
@@ -77,8 +83,16 @@ def write_classes(file: Path, classes: Classes) -> None:
     """Write classes with their rows as one safetensors file; names and definitions are JSON in its metadata."""
     if classes.weight is None:
         raise ValueError("a file of classes needs the rows of their classifier")
-    texts = {"names": classes.names, "definitions": classes.definitions, "shown_with": classes.shown_with}
-    save_file({WEIGHT: classes.weight.contiguous()}, file, {name: json.dumps(t) for name, t in texts.items()})
+    texts = {
+        "names": classes.names,
+        "definitions": classes.definitions,
+        "shown_with": classes.shown_with,
+    }
+    save_file(
+        {WEIGHT: classes.weight.contiguous()},
+        file,
+        {name: json.dumps(t) for name, t in texts.items()},
+    )
 
 
 def read_classes(file: Path) -> Classes:
@@ -87,7 +101,12 @@ def read_classes(file: Path) -> Classes:
         texts = opened.metadata() or {}
         missing = [name for name in ("names", "definitions") if name not in texts]
         if missing or WEIGHT not in opened.keys():  # noqa: SIM118
-            raise ValueError(f"{file} has no {' and no '.join(missing or [WEIGHT])}: write it with write_classes()")
+            raise ValueError(
+                f"{file} has no {' and no '.join(missing or [WEIGHT])}: write it with write_classes()"
+            )
         names, definitions = json.loads(texts["names"]), json.loads(texts["definitions"])
-        shown_with = {int(number): words for number, words in json.loads(texts.get("shown_with", "{}")).items()}
+        shown_with = {
+            int(number): words
+            for number, words in json.loads(texts.get("shown_with", "{}")).items()
+        }
         return Classes(names, definitions, opened.get_tensor(WEIGHT).float(), shown_with)

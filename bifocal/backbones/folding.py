@@ -26,17 +26,32 @@ def folded(network: nn.Module, keep: Collection[str] = ()) -> nn.Module:
     for node in graph.nodes:
         norm = modules.get(node.target) if node.op == "call_module" else None
         before = node.args[0] if norm is not None and node.args else None
-        if not isinstance(norm, nn.BatchNorm2d) or not isinstance(before, fx.Node) or len(before.users) > 1:
+        if (
+            not isinstance(norm, nn.BatchNorm2d)
+            or not isinstance(before, fx.Node)
+            or len(before.users) > 1
+        ):
             continue
         conv = modules.get(str(before.target)) if before.op == "call_module" else None
-        if not isinstance(conv, nn.Conv2d) or calls.count(before.target) > 1 or calls.count(node.target) > 1:
+        if (
+            not isinstance(conv, nn.Conv2d)
+            or calls.count(before.target) > 1
+            or calls.count(node.target) > 1
+        ):
             continue
-        if any(_is_inside(before.target, name) and not _is_inside(node.target, name) for name in keep):
+        if any(
+            _is_inside(before.target, name) and not _is_inside(node.target, name) for name in keep
+        ):
             continue
         fused = fuse_conv_bn_eval(conv, norm)
-        conv.weight, conv.bias = fused.weight, fused.bias  # in place: a subclass of Conv2d pads by itself
+        conv.weight, conv.bias = (
+            fused.weight,
+            fused.bias,
+        )  # in place: a subclass of Conv2d pads by itself
         owner, _, name = str(node.target).rpartition(".")
-        setattr(network.get_submodule(owner), name, getattr(norm, "act", nn.Identity()))  # timm's BatchNormAct2d
+        setattr(
+            network.get_submodule(owner), name, getattr(norm, "act", nn.Identity())
+        )  # timm's BatchNormAct2d
     return network
 
 
@@ -49,4 +64,6 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Return whether a module is one node of the graph."""
-        return isinstance(m, nn.Conv2d | nn.BatchNorm2d) or super().is_leaf_module(m, module_qualified_name)
+        return isinstance(m, nn.Conv2d | nn.BatchNorm2d) or super().is_leaf_module(
+            m, module_qualified_name
+        )

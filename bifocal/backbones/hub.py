@@ -16,7 +16,9 @@ CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 
 
-def download(repository: str, files: Sequence[str], excluded: Sequence[str] = (), *, offline: bool = False) -> Path:
+def download(
+    repository: str, files: Sequence[str], excluded: Sequence[str] = (), *, offline: bool = False
+) -> Path:
     """Return a folder with a repository's files, from the cache of the hub's library or by a download.
 
     The library shows a bar, and goes on with an interrupted download. The checksums of a download are compared with
@@ -41,7 +43,10 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
     offline = offline or constants.HF_HUB_OFFLINE or not is_reachable(constants.ENDPOINT)
     try:
         found_files = snapshot_download(
-            repository, allow_patterns=list(files), ignore_patterns=list(excluded), local_files_only=offline
+            repository,
+            allow_patterns=list(files),
+            ignore_patterns=list(excluded),
+            local_files_only=offline,
         )
         folder = Path(found_files)
         if offline:
@@ -58,13 +63,17 @@ def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()
             (folder / mismatch["path"]).resolve().unlink()
             (folder / mismatch["path"]).unlink(missing_ok=True)
         name = found.mismatches[0]["path"]
-        raise FileNotFoundError(f"{name} of {repository} has another checksum than the hub's: run the same again")
+        raise FileNotFoundError(
+            f"{name} of {repository} has another checksum than the hub's: run the same again"
+        )
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.write_text(str(folder), encoding="utf-8")
     return folder
 
 
-def download_size(repository: str, files: Sequence[str], excluded: Sequence[str] = ()) -> int | None:
+def download_size(
+    repository: str, files: Sequence[str], excluded: Sequence[str] = ()
+) -> int | None:
     """Return the bytes of a repository's files; None if the hub does not say so within ``LOOK_SECONDS``."""
     from huggingface_hub import HfApi, constants
 
@@ -77,7 +86,9 @@ def download_size(repository: str, files: Sequence[str], excluded: Sequence[str]
         with suppress(Exception):  # the library raises classes of three packages
             info = HfApi().model_info(repository, files_metadata=True, timeout=LOOK_SECONDS)
             sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
-            wanted = [name for name in sizes if matches(name, files) and not matches(name, excluded)]
+            wanted = [
+                name for name in sizes if matches(name, files) and not matches(name, excluded)
+            ]
             found.append(sum(sizes[name] for name in wanted))
 
     if not constants.HF_HUB_OFFLINE:

@@ -25,7 +25,9 @@ class OpenClipBackbone(DescribedBackbone):
 
     classifier_prefix = ""
 
-    def __init__(self, name: str, tag: str | None, model_arguments: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, tag: str | None, model_arguments: Mapping[str, Any] | None = None
+    ) -> None:
         self.name, self.tag, self.model_arguments = name, tag, dict(model_arguments or {})
         library = open_clip_library()
         if library.get_model_config(name) is None:
@@ -39,13 +41,21 @@ class OpenClipBackbone(DescribedBackbone):
         try:
             device = torch.get_default_device()
             self.network = library.create_model(
-                name, load_weights=False, pretrained_text=False, device=device, **self.model_arguments
+                name,
+                load_weights=False,
+                pretrained_text=False,
+                device=device,
+                **self.model_arguments,
             )
         finally:
             logging.disable(disabled)
         self.network = self.network.eval().requires_grad_(False)
-        config = self.network.visual.preprocess_cfg | {key: stated[key] for key in PREPROCESSING if key in stated}
-        height, width = config["size"] if not isinstance(config["size"], int) else 2 * (config["size"],)
+        config = self.network.visual.preprocess_cfg | {
+            key: stated[key] for key in PREPROCESSING if key in stated
+        }
+        height, width = (
+            config["size"] if not isinstance(config["size"], int) else 2 * (config["size"],)
+        )
         if height != width or config["resize_mode"] not in RESIZE:
             raise ValueError(
                 f"{name} takes images of {height} x {width} pixels, resized by {config['resize_mode']!r}: expected a "
@@ -60,7 +70,9 @@ class OpenClipBackbone(DescribedBackbone):
         """Download and return the published weights of both towers."""
         if self.tag is None:
             raise ValueError("no tag names the weights")
-        model = open_clip_library().create_model(self.name, pretrained=self.tag, **self.model_arguments)
+        model = open_clip_library().create_model(
+            self.name, pretrained=self.tag, **self.model_arguments
+        )
         return cast(dict[str, Tensor], model.state_dict())
 
     def download_url(self) -> str:
@@ -82,14 +94,20 @@ class OpenClipBackbone(DescribedBackbone):
     def token_map(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, size, size) uint8 to the last normalized tokens of their patches (B, C, rows, columns)."""
         outputs = self.network.visual.forward_intermediates(
-            self.normalize(pixels), indices=1, normalize_intermediates=True, intermediates_only=True, output_fmt="NCHW"
+            self.normalize(pixels),
+            indices=1,
+            normalize_intermediates=True,
+            intermediates_only=True,
+            output_fmt="NCHW",
         )
         return cast(Tensor, outputs["image_intermediates"][-1])
 
     def embed_sentences(self, sentences: Sequence[str]) -> Tensor:
         """Return the vectors (B, d) of sentences in the joint space, of any norm."""
         with torch.inference_mode():
-            return cast(Tensor, self.network.encode_text(self.tokenizer(list(sentences)).to(self.device)))
+            return cast(
+                Tensor, self.network.encode_text(self.tokenizer(list(sentences)).to(self.device))
+            )
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -38,10 +38,14 @@ def load_library_weights(backbone: Backbone) -> str:
             "or train the backbone with TrainOnPhrases or TrainClassifier"
         ) from error
     backbone.network.load_state_dict(state)
-    return hashlib.sha256(save({name: tensor.contiguous() for name, tensor in state.items()})).hexdigest()
+    return hashlib.sha256(
+        save({name: tensor.contiguous() for name, tensor in state.items()})
+    ).hexdigest()
 
 
-def load_feature_weights(network: nn.Module, directory: Path, classifier_prefix: str = "") -> dict[str, Tensor]:
+def load_feature_weights(
+    network: nn.Module, directory: Path, classifier_prefix: str = ""
+) -> dict[str, Tensor]:
     """Load the weights that a feature directory keeps into ``network``; return other modules' tensors by name."""
     path = directory / WEIGHTS_FILE
     if not path.is_file():
@@ -57,7 +61,9 @@ def load_feature_weights(network: nn.Module, directory: Path, classifier_prefix:
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file, expected a safetensors file with the weights of a backbone")
+        raise FileNotFoundError(
+            f"{path}: no such file, expected a safetensors file with the weights of a backbone"
+        )
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
@@ -70,13 +76,21 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def extra_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of other modules than the backbone, see ``EXTRA_PREFIXES``."""
-    return {name: tensor for name, tensor in tensors.items() if name.split(".")[0] in EXTRA_PREFIXES}
+    return {
+        name: tensor for name, tensor in tensors.items() if name.split(".")[0] in EXTRA_PREFIXES
+    }
 
 
-def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = "") -> None:
+def load_into(
+    network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = ""
+) -> None:
     """Load ``tensors`` from ``path``; a classifier and ``EXTRA_PREFIXES`` that the network lacks are ignored."""
     expected, optional = network.state_dict(), {classifier_prefix, *EXTRA_PREFIXES}
-    state = {name: tensor for name, tensor in tensors.items() if name in expected or name.split(".")[0] not in optional}
+    state = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name in expected or name.split(".")[0] not in optional
+    }
     problems = [
         *_list_names("missing", sorted(expected.keys() - state.keys())),
         *_list_names("not of this network", sorted(state.keys() - expected.keys())),

@@ -19,4 +19,6 @@ else:
         "read_dataset": "datasets.dataset",
         "write_dataset": "datasets.writer",
     }
-    __getattr__ = lazy_attributes(__name__, {name: f"bifocal.{module}" for name, module in _MODULES.items()})
+    __getattr__ = lazy_attributes(
+        __name__, {name: f"bifocal.{module}" for name, module in _MODULES.items()}
+    )

@@ -24,7 +24,9 @@ class ImageEntry:
     image_id: str
     path: str | None  # relative to the image root; None if the corpus publishes only features
     split: str  # "train", "val", "test" or "uncaptioned"
-    size: tuple[int, int] | None = None  # (width, height) in pixels that the boxes refer to, if the corpus states it
+    size: tuple[int, int] | None = (
+        None  # (width, height) in pixels that the boxes refer to, if the corpus states it
+    )
     features_sha256: str | None = None  # of the published features of an image without a file
 
 
@@ -56,7 +58,9 @@ class LabelEntry:
     image_id: str
     task: str  # labels that are predicted together, such as "shapes"
     label: str
-    value: float | None  # graded, or 1 for present and 0 for absent; None is excluded from metrics ("difficult")
+    value: (
+        float | None
+    )  # graded, or 1 for present and 0 for absent; None is excluded from metrics ("difficult")
     group: str | None = None  # images evaluated together, such as the frames of one video
 
 
@@ -67,7 +71,9 @@ class RejectedEntry:
     kind: str  # "image", "caption", "phrase" or "label"
     entry: str  # file name or id
     reason: str
-    intentional: bool = False  # excluded by the corpus or by the user's options; False for a broken entry
+    intentional: bool = (
+        False  # excluded by the corpus or by the user's options; False for a broken entry
+    )
 
 
 @dataclass
@@ -100,7 +106,9 @@ class Corpus:
             name: [entry for entry in getattr(self, name) if entry.image_id in image_ids]
             for name in ("images", "captions", "phrases", "labels")
         }
-        metadata = {image_id: values for image_id, values in self.metadata.items() if image_id in image_ids}
+        metadata = {
+            image_id: values for image_id, values in self.metadata.items() if image_id in image_ids
+        }
         return replace(self, **tables, metadata=metadata)
 
 

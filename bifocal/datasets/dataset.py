@@ -99,15 +99,28 @@ def read_dataset(directory: Path) -> Dataset:
     phrases = read_table(directory / "phrases.parquet", PHRASES)
     # The table is optional: most corpora have no labels.
     has_labels = (directory / "labels.parquet").is_file()
-    labels = read_table(directory / "labels.parquet", LABELS) if has_labels else pd.DataFrame(columns=LABELS.names)
+    labels = (
+        read_table(directory / "labels.parquet", LABELS)
+        if has_labels
+        else pd.DataFrame(columns=LABELS.names)
+    )
     has_metadata = (directory / METADATA_FILE).is_file()
-    metadata = pd.read_parquet(directory / METADATA_FILE) if has_metadata else pd.DataFrame(columns=["image_id"])
+    metadata = (
+        pd.read_parquet(directory / METADATA_FILE)
+        if has_metadata
+        else pd.DataFrame(columns=["image_id"])
+    )
     unknown = set(images["split"]) - {*SPLITS, UNCAPTIONED}
     if unknown:
         raise ValueError(
             f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected {', '.join(SPLITS)}"
         )
-    for name, table in (("captions", captions), ("phrases", phrases), ("labels", labels), ("metadata", metadata)):
+    for name, table in (
+        ("captions", captions),
+        ("phrases", phrases),
+        ("labels", labels),
+        ("metadata", metadata),
+    ):
         orphans = ~table["image_id"].isin(images["image_id"])
         if orphans.any():
             raise ValueError(
@@ -116,7 +129,9 @@ def read_dataset(directory: Path) -> Dataset:
             )
     description = directory / "dataset.json"
     if not description.is_file():
-        raise FileNotFoundError(f"{description}: no such file; the folder holds no complete dataset")
+        raise FileNotFoundError(
+            f"{description}: no such file; the folder holds no complete dataset"
+        )
     location = json.loads(description.read_text())["image_root"]
     # An absolute image root replaces the directory; a relative one is inside it.
     address = location if is_address(location) else None

@@ -37,7 +37,10 @@ def shared_captions(captions: pd.DataFrame) -> pd.DataFrame:
 
 
 def near_duplicates(
-    first: Sequence[str], second: Sequence[str], read: Callable[[str, int], Image.Image], threads: int = 4
+    first: Sequence[str],
+    second: Sequence[str],
+    read: Callable[[str, int], Image.Image],
+    threads: int = 4,
 ) -> list[DuplicatePair]:
     """Return pairs across two lists of images that look the same, by the correlation of gray 16 x 16 thumbnails.
 
@@ -45,20 +48,26 @@ def near_duplicates(
     """
     with ThreadPoolExecutor(threads) as pool:
         left, right = (
-            np.stack(list(pool.map(lambda image_id: _thumbnail(read(image_id, DECODED_SIDE)), image_ids)))
+            np.stack(
+                list(pool.map(lambda image_id: _thumbnail(read(image_id, DECODED_SIDE)), image_ids))
+            )
             for image_ids in (first, second)
         )
     pairs = []
     for start in range(0, len(left), BLOCK):
         correlation = left[start : start + BLOCK] @ right.T
         for row, column in np.argwhere(correlation >= MIN_CORRELATION):
-            pairs.append(DuplicatePair(first[start + row], second[column], float(correlation[row, column])))
+            pairs.append(
+                DuplicatePair(first[start + row], second[column], float(correlation[row, column]))
+            )
     return sorted(pairs, key=lambda pair: (-pair.correlation, pair.first, pair.second))
 
 
 def _thumbnail(image: Image.Image) -> NDArray[np.float32]:
     """Return the pixels as a vector of mean 0 and norm 1; 0 without contrast."""
-    gray = np.asarray(image.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX), dtype=np.float32).ravel()
+    gray = np.asarray(
+        image.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX), dtype=np.float32
+    ).ravel()
     gray = gray - gray.mean()
     norm = float(np.linalg.norm(gray))
     return gray / norm if norm > 1.0 else np.zeros_like(gray)
@@ -73,7 +82,10 @@ class Mismatch(NamedTuple):
 
 
 def mismatched_captions(
-    images: NDArray[np.floating], captions: Sequence[str], image_of_caption: NDArray[np.integer], seed: int = 0
+    images: NDArray[np.floating],
+    captions: Sequence[str],
+    image_of_caption: NDArray[np.integer],
+    seed: int = 0,
 ) -> list[Mismatch]:
     """Return captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst first.
 
@@ -88,7 +100,9 @@ def mismatched_captions(
     if len(images) < 10 * FOLDS:
         return []
     words = TfidfVectorizer(max_features=WORDS, min_df=2, sublinear_tf=True).fit_transform(captions)
-    targets = PCA(min(DIMENSIONS, *images.shape), random_state=seed).fit_transform(images.astype(np.float64))
+    targets = PCA(min(DIMENSIONS, *images.shape), random_state=seed).fit_transform(
+        images.astype(np.float64)
+    )
     targets /= np.linalg.norm(targets, axis=1, keepdims=True).clip(1e-12)
     fold_of_image = np.random.default_rng(seed).permutation(len(images)) % FOLDS
     found = []

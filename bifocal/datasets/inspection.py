@@ -49,11 +49,17 @@ class Inspection:
 
 
 def inspect_dataset(
-    dataset: Dataset, rejected: pd.DataFrame, languages: dict[str, float], limit: int = 5000, seed: int = 0
+    dataset: Dataset,
+    rejected: pd.DataFrame,
+    languages: dict[str, float],
+    limit: int = 5000,
+    seed: int = 0,
 ) -> Inspection:
     """Inspect a dataset; at most ``limit`` random images are compared for near-duplicates. Nothing is changed."""
     images, captions = dataset.images, dataset.captions
-    words = pd.Series([len(text.split()) for text in captions["text"]], index=captions.index, dtype=int)
+    words = pd.Series(
+        [len(text.split()) for text in captions["text"]], index=captions.index, dtype=int
+    )
     pairs = _near_duplicates(dataset, limit, seed)
     findings = [
         *_rejected(rejected),
@@ -75,10 +81,16 @@ def _counts(dataset: Dataset, words: pd.Series, compared: int) -> dict[str, str]
     counts |= {f"images, {split}": f"{splits[split]:,}" for split in splits.index}
     per_image = dataset.captions.groupby("image_id").size()
     if len(per_image):
-        counts["captions per image"] = f"{per_image.min()} to {per_image.max()}, {per_image.mean():.1f} on average"
+        counts["captions per image"] = (
+            f"{per_image.min()} to {per_image.max()}, {per_image.mean():.1f} on average"
+        )
         low, middle, high = np.percentile(words, [5, 50, 95])
-        counts["words per caption"] = f"{low:.0f} to {high:.0f} for nine of ten, median {middle:.0f}"
-        counts["different words"] = f"{len(set(' '.join(dataset.captions['text'].str.lower()).split())):,}"
+        counts["words per caption"] = (
+            f"{low:.0f} to {high:.0f} for nine of ten, median {middle:.0f}"
+        )
+        counts["different words"] = (
+            f"{len(set(' '.join(dataset.captions['text'].str.lower()).split())):,}"
+        )
     sizes = images[["width", "height"]]
     if (sizes["width"] > 0).any():
         area = sizes["width"] * sizes["height"]
@@ -105,14 +117,18 @@ def _rejected(rejected: pd.DataFrame) -> list[Finding]:
     broken, findings = rejected[~intentional], list[Finding]()
     for (kind, reason), rows in broken.groupby(["kind", broken["reason"].map(_general)]):
         advice = f"repair the {kind}, or leave it out; it is not in the dataset"
-        findings += _finding("error", f"{kind}: {reason}", advice, _texts(rows, "{entry}: {reason}"))
+        findings += _finding(
+            "error", f"{kind}: {reason}", advice, _texts(rows, "{entry}: {reason}")
+        )
     left_out = _texts(rejected[intentional], "{entry}: {reason}")
     return findings + _finding("note", "left out on purpose", "see the reasons", left_out)
 
 
 def _splits(images: pd.DataFrame) -> list[Finding]:
     counts = Counter(images["split"])
-    problem = missing_splits(counts) if counts.keys() != {UNCAPTIONED} else None  # images to search, not to train on
+    problem = (
+        missing_splits(counts) if counts.keys() != {UNCAPTIONED} else None
+    )  # images to search, not to train on
     return [] if problem is None else [Finding("error", "a split without images", 1, problem)]
 
 
@@ -127,7 +143,9 @@ def _near_duplicates(dataset: Dataset, limit: int, seed: int) -> list[DuplicateP
     drawn = [ids[row] for row in rows]
     if len(drawn) < 2:
         return []
-    pairs = near_duplicates(drawn, drawn, lambda image_id, side: open_image(dataset.image_path(image_id), side=side))
+    pairs = near_duplicates(
+        drawn, drawn, lambda image_id, side: open_image(dataset.image_path(image_id), side=side)
+    )
     return [pair for pair in pairs if pair.first < pair.second]
 
 
@@ -138,7 +156,11 @@ def _duplicates(dataset: Dataset, pairs: Sequence[DuplicatePair]) -> list[Findin
         for pair in pairs
         if split_of[pair.first] != split_of[pair.second]
     ]
-    within = [f"{pair.first}, {pair.second}" for pair in pairs if split_of[pair.first] == split_of[pair.second]]
+    within = [
+        f"{pair.first}, {pair.second}"
+        for pair in pairs
+        if split_of[pair.first] == split_of[pair.second]
+    ]
     advice = "put them into one split: the model is tested on images that it was trained on"
     return [
         *_finding("error", "near-duplicates in two splits", advice, across),
@@ -150,7 +172,9 @@ def _captions(captions: pd.DataFrame, words: pd.Series) -> list[Finding]:
     shared = _texts(shared_captions(captions), "{text} ({images} images)")
     twice = _texts(captions[captions.duplicated(["image_id", "text"])], "{image_id}: {text}")
     short = _texts(captions[words < FEW_WORDS], "{image_id}: {text}")
-    ambiguous = "no model can tell these images apart by this caption; retrieval counts only its own image"
+    ambiguous = (
+        "no model can tell these images apart by this caption; retrieval counts only its own image"
+    )
     few = f"captions with fewer than {FEW_WORDS} words say little about an image"
     return [
         *_finding("warning", "captions of several images", ambiguous, shared),
@@ -162,7 +186,9 @@ def _captions(captions: pd.DataFrame, words: pd.Series) -> list[Finding]:
 def _sizes(images: pd.DataFrame) -> list[Finding]:
     small = images[(images["width"] > 0) & (images[["width", "height"]].min(axis=1) < SMALLEST)]
     advice = f"images below {SMALLEST} pixels hold little to search for"
-    return _finding("warning", "very small images", advice, _texts(small, "{image_id}: {width} x {height}"))
+    return _finding(
+        "warning", "very small images", advice, _texts(small, "{image_id}: {width} x {height}")
+    )
 
 
 def _languages(languages: dict[str, float]) -> list[Finding]:

@@ -9,7 +9,9 @@ SAMPLE = 500
 """Images whose captions are read together: a language is hardly recognized from five words."""
 
 
-def caption_languages(captions_by_image: Sequence[Sequence[str]], seed: int = 0) -> dict[str, float]:
+def caption_languages(
+    captions_by_image: Sequence[Sequence[str]], seed: int = 0
+) -> dict[str, float]:
     """Return the share of images by caption language (ISO 639-1 or "unknown"), in at most ``SAMPLE`` drawn images."""
     from langdetect import DetectorFactory, LangDetectException, detect  # an extra
 

@@ -35,7 +35,9 @@ def missing_splits(counts: Mapping[str, int], needed: Iterable[str] = SPLITS) ->
     )
 
 
-def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
+def draw_splits(
+    splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int
+) -> dict[str, str]:
     """Return every item's split after moving fractions of train to other splits, by the seed and all ids."""
     drawn = dict(splits)
     ids = sorted(item for item, split in splits.items() if split == "train")
@@ -49,7 +51,9 @@ def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], s
     return drawn
 
 
-def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
+def draw_groups(
+    groups: Mapping[str, str], fractions: Mapping[str, float], seed: int
+) -> dict[str, str]:
     """Return a split for every item, one per group: groups in random order fill the fractions, the rest is train."""
     members: dict[str, list[str]] = {}
     for item in sorted(groups):
@@ -74,26 +78,43 @@ def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dic
         numbers = ", ".join(f"{count} for {split}" for split, count in counts.items())
         raise ValueError(f"{len(items)} images are fewer than the splits need: {numbers}")
     order = iter(np.random.default_rng(seed).permutation(len(items)).tolist())
-    return {items[index]: split for split, count in counts.items() for index in islice(order, count)}
+    return {
+        items[index]: split for split, count in counts.items() for index in islice(order, count)
+    }
 
 
 def drawn_splits(
-    splits: Mapping[str, str | None], groups: Mapping[str, str], root: Path, fractions: Mapping[str, float], seed: int
+    splits: Mapping[str, str | None],
+    groups: Mapping[str, str],
+    root: Path,
+    fractions: Mapping[str, float],
+    seed: int,
 ) -> dict[str, str]:
     """Return the given or drawn split of every image; images of one group, and near-duplicates, stay together.
 
     Splits of ``fractions`` without images are drawn from the images of train and from images without a split.
     """
     given = {split for split in splits.values() if split is not None}
-    missing = {split: fraction for split, fraction in fractions.items() if split not in given and fraction > 0}
-    free = [image for image, split in splits.items() if split is None or (split == "train" and missing)]
+    missing = {
+        split: fraction
+        for split, fraction in fractions.items()
+        if split not in given and fraction > 0
+    }
+    free = [
+        image for image, split in splits.items() if split is None or (split == "train" and missing)
+    ]
     result = {image: split or "train" for image, split in splits.items()}
     if not free or not missing:
         return result
     together = _joined(free, groups, root)
     result |= draw_groups(together, missing, seed)
-    counts = ", ".join(f"{sum(split == name for split in result.values()):,} {name}" for name in ("train", *fractions))
-    log_line(f"splits drawn from the seed, by {len(set(together.values())):,} groups of images: {counts}")
+    counts = ", ".join(
+        f"{sum(split == name for split in result.values()):,} {name}"
+        for name in ("train", *fractions)
+    )
+    log_line(
+        f"splits drawn from the seed, by {len(set(together.values())):,} groups of images: {counts}"
+    )
     return result
 
 

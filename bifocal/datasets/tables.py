@@ -29,7 +29,9 @@ _ZONED = re.compile(rf"{_DAY.pattern}{_CLOCK}(Z|[+-]\d{{2}}:\d{{2}})", re.ASCII)
 
 
 def _schema(*columns: tuple[str, Any] | tuple[str, Any, bool]) -> Any:
-    return pa.schema([pa.field(*column) if len(column) == 3 else pa.field(*column, False) for column in columns])
+    return pa.schema(
+        [pa.field(*column) if len(column) == 3 else pa.field(*column, False) for column in columns]
+    )
 
 
 IMAGES = _schema(
@@ -69,7 +71,12 @@ LABELS = _schema(
 """One row per image and label of a task; a dataset without labels has no such table. Images of one ``group`` are
 evaluated together, by the mean of their predictions. A null value means present but excluded from metrics."""
 
-REJECTED = _schema(("kind", pa.string()), ("entry", pa.string()), ("reason", pa.string()), ("intentional", pa.bool_()))
+REJECTED = _schema(
+    ("kind", pa.string()),
+    ("entry", pa.string()),
+    ("reason", pa.string()),
+    ("intentional", pa.bool_()),
+)
 """One row per entry of the corpus that is not in the dataset; ``intentional`` if the corpus or the user excludes it."""
 
 LEAKAGE = _schema(("sha256", pa.string()), ("image_id", pa.string()), ("split", pa.string()))
@@ -85,11 +92,15 @@ def metadata_table(
     key: str, ids: Sequence[str], metadata: Mapping[str, Mapping[str, Any]], names: Iterable[str]
 ) -> Any:
     """Return one row per id, which is in column ``key``, with the user's columns ``names`` as ``meta.NAME``."""
-    columns = {META + name: one_type([metadata.get(each, {}).get(name) for each in ids]) for name in names}
+    columns = {
+        META + name: one_type([metadata.get(each, {}).get(name) for each in ids]) for name in names
+    }
     return pa.table({key: pa.array(ids, pa.string()), **columns})
 
 
-def write_metadata(path: Path, metadata: Mapping[str, Mapping[str, Any]], image_ids: Iterable[str]) -> None:
+def write_metadata(
+    path: Path, metadata: Mapping[str, Mapping[str, Any]], image_ids: Iterable[str]
+) -> None:
     """Write one row per image, see ``metadata_table``."""
     names = list(dict.fromkeys(name for values in metadata.values() for name in values))
     pq.write_table(metadata_table("image_id", list(image_ids), metadata, names), path)
@@ -101,7 +112,9 @@ def one_type(values: Sequence[Any]) -> Any:
     try:
         return pa.array(plain)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        texts = [json.dumps(value) if isinstance(value, bool | int | float) else value for value in plain]
+        texts = [
+            json.dumps(value) if isinstance(value, bool | int | float) else value for value in plain
+        ]
         return pa.array([None if value is None else str(value) for value in texts], pa.string())
 
 
@@ -131,8 +144,13 @@ def with_type(column: pa.ChunkedArray, type_: pa.DataType) -> tuple[pa.ChunkedAr
     if kind == "times" and _kind(column.type) == "times":
         return (column if pa.types.is_date(type_) else column.cast(type_, safe=False)), []
     if kind == "texts":
-        return pa.chunked_array([pa.array([None if value is None else str(value) for value in values])]), []
-    typed = [typed_texts([value])[0] if isinstance(value, str) and kind != "truths" else value for value in values]
+        return pa.chunked_array(
+            [pa.array([None if value is None else str(value) for value in values])]
+        ), []
+    typed = [
+        typed_texts([value])[0] if isinstance(value, str) and kind != "truths" else value
+        for value in values
+    ]
     fits = [value is None or _kind(pa.scalar(value).type) == kind for value in typed]
     kept = [value if fit else None for value, fit in zip(typed, fits, strict=True)]
     misfits = [value for value, fit in zip(values, fits, strict=True) if not fit]
@@ -154,11 +172,19 @@ def typed_texts(texts: Sequence[Any]) -> list[Any]:
     A column with a leading zero, such as an article number, a plus or more digits than a number keeps stays text.
     """
     given = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
-    kinds = ((_WHOLE, int), (_NUMBER, float), (_DAY, date.fromisoformat), (_TIME, datetime.fromisoformat))
+    kinds = (
+        (_WHOLE, int),
+        (_NUMBER, float),
+        (_DAY, date.fromisoformat),
+        (_TIME, datetime.fromisoformat),
+    )
     for pattern, convert in (*kinds, (_ZONED, _utc)):
         if given and all(map(pattern.fullmatch, given)):
             try:
-                return [convert(text.strip()) if isinstance(text, str) and text.strip() else None for text in texts]
+                return [
+                    convert(text.strip()) if isinstance(text, str) and text.strip() else None
+                    for text in texts
+                ]
             except ValueError:  # 2024-02-30
                 break
     return list(texts)
@@ -175,16 +201,25 @@ def read_table(path: Path, schema: Any) -> pd.DataFrame:
     try:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is not a Parquet table: {error}; write the dataset again") from error
+        raise ValueError(
+            f"{path} is not a Parquet table: {error}; write the dataset again"
+        ) from error
     for field in schema:
         _check_column(path, table, field)
     # pandas would turn an integer column with nulls into floats.
     nullable = {"caption_id": pd.Int64Dtype()} if schema is PHRASES else {}
     frame = table.select([field.name for field in schema if field.name not in nullable]).to_pandas()
     for name, dtype in nullable.items():
-        frame.insert(schema.get_field_index(name), name, pd.array(table.column(name).to_pylist(), dtype=dtype))
+        frame.insert(
+            schema.get_field_index(name),
+            name,
+            pd.array(table.column(name).to_pylist(), dtype=dtype),
+        )
     if schema is PHRASES:
-        frame["boxes"] = [np.stack(boxes) if len(boxes) else np.zeros((0, 4), np.float32) for boxes in frame["boxes"]]
+        frame["boxes"] = [
+            np.stack(boxes) if len(boxes) else np.zeros((0, 4), np.float32)
+            for boxes in frame["boxes"]
+        ]
     return pd.DataFrame(frame)
 
 

@@ -78,30 +78,47 @@ def write_dataset(
     write_table(table, REJECTED, (asdict(entry) for entry in [*corpus.excluded, *valid.rejected]))
     _check_fraction(corpus, valid.rejected, max_rejected_fraction, table)
     if not valid.images:
-        raise ValueError(f"{name}: no image is valid. The first problems: {_first(valid.rejected)}. {table} lists all")
+        raise ValueError(
+            f"{name}: no image is valid. The first problems: {_first(valid.rejected)}. {table} lists all"
+        )
 
     leaked = _find_leakage(valid.images, files)
-    write_table(directory / "images.parquet", IMAGES, (_image_row(image, files) for image in valid.images))
-    write_table(directory / "captions.parquet", CAPTIONS, (asdict(caption) for caption in valid.captions))
-    phrases = ({"phrase_id": number, **asdict(phrase)} for number, phrase in enumerate(valid.phrases))
+    write_table(
+        directory / "images.parquet", IMAGES, (_image_row(image, files) for image in valid.images)
+    )
+    write_table(
+        directory / "captions.parquet", CAPTIONS, (asdict(caption) for caption in valid.captions)
+    )
+    phrases = (
+        {"phrase_id": number, **asdict(phrase)} for number, phrase in enumerate(valid.phrases)
+    )
     write_table(directory / "phrases.parquet", PHRASES, phrases)
     write_table(directory / "leakage.parquet", LEAKAGE, leaked)
     if corpus.labels:
         # A single image is a group of one.
-        labels = (asdict(label) | {"group": label.group or label.image_id} for label in valid.labels)
+        labels = (
+            asdict(label) | {"group": label.group or label.image_id} for label in valid.labels
+        )
         write_table(directory / "labels.parquet", LABELS, labels)
     if corpus.metadata:
-        write_metadata(directory / METADATA_FILE, corpus.metadata, (image.image_id for image in valid.images))
+        write_metadata(
+            directory / METADATA_FILE, corpus.metadata, (image.image_id for image in valid.images)
+        )
     # A relative root inside the directory stays valid when the directory moves.
     relative = copy_to is not None or corpus.image_root == inside
     image_root = "images" if relative else image_address or str(corpus.image_root.resolve())
     description = {"corpus": name, "image_root": image_root}
-    (directory / "dataset.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
+    (directory / "dataset.json").write_text(
+        json.dumps(description, indent=2, sort_keys=True) + "\n"
+    )
 
     kinds = Counter(entry.kind for entry in valid.rejected)
     return {
         "images": len(valid.images),
-        **{f"images_{split}": sum(image.split == split for image in valid.images) for split in SPLITS},
+        **{
+            f"images_{split}": sum(image.split == split for image in valid.images)
+            for split in SPLITS
+        },
         "captions": len(valid.captions),
         "phrases": len(valid.phrases),
         "labels": len(valid.labels),
@@ -115,7 +132,9 @@ class TooManyRejectedError(ValueError):
     """More entries of a corpus are broken than allowed."""
 
 
-def _check_fraction(corpus: Corpus, rejected: Sequence[RejectedEntry], allowed: float, table: Path) -> None:
+def _check_fraction(
+    corpus: Corpus, rejected: Sequence[RejectedEntry], allowed: float, table: Path
+) -> None:
     for kind, count in sorted(Counter(entry.kind for entry in corpus.excluded).items()):
         log_line(f"excluded on purpose: {count} {kind}s")
     for kind, count in sorted(Counter(entry.kind for entry in rejected).items()):
@@ -136,7 +155,9 @@ def _first(rejected: Sequence[RejectedEntry]) -> str:
     return "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:REASONS_SHOWN])
 
 
-def _find_leakage(images: Sequence[ImageEntry], files: dict[str, InspectedImage]) -> list[dict[str, str]]:
+def _find_leakage(
+    images: Sequence[ImageEntry], files: dict[str, InspectedImage]
+) -> list[dict[str, str]]:
     """Return a row for every image whose file, or published features, also occurs in another split."""
     by_hash: dict[str, list[ImageEntry]] = defaultdict(list)
     for image in images:
@@ -149,16 +170,24 @@ def _find_leakage(images: Sequence[ImageEntry], files: dict[str, InspectedImage]
         for image in group
     ]
     if leaked:
-        log_line(f"leakage: {len(leaked)} images have identical content in more than one split, see leakage.parquet")
+        log_line(
+            f"leakage: {len(leaked)} images have identical content in more than one split, see leakage.parquet"
+        )
     return leaked
 
 
 def _image_row(image: ImageEntry, files: dict[str, InspectedImage]) -> dict[str, str | int | None]:
-    row: dict[str, str | int | None] = {"image_id": image.image_id, "path": image.path, "split": image.split}
+    row: dict[str, str | int | None] = {
+        "image_id": image.image_id,
+        "path": image.path,
+        "split": image.split,
+    }
     return {**row, **asdict(files[image.image_id]), "sha256": files[image.image_id].sha256 or None}
 
 
-def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tuple[Corpus, dict[str, InspectedImage]]:
+def validate_corpus(
+    corpus: Corpus, copy_to: Path | None, max_pixels: int
+) -> tuple[Corpus, dict[str, InspectedImage]]:
     """Return the valid entries, and the files of the valid images by image id, which are copied to ``copy_to``.
 
     An image needs a caption or a label, an unused id and a path inside the image root. Boxes are clipped to the image.
@@ -166,10 +195,14 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tu
     """
     rejected = list(corpus.rejected)
 
-    def keep(kind: str, entries: Iterable[T], name: Callable[[T], str], check: Callable[[T], T | str]) -> list[T]:
+    def keep(
+        kind: str, entries: Iterable[T], name: Callable[[T], str], check: Callable[[T], T | str]
+    ) -> list[T]:
         """Return the valid entries as ``check`` corrects them; it returns the reason for rejecting another one."""
         checked = [(entry, check(entry)) for entry in entries]
-        rejected.extend(RejectedEntry(kind, name(entry), why) for entry, why in checked if isinstance(why, str))
+        rejected.extend(
+            RejectedEntry(kind, name(entry), why) for entry, why in checked if isinstance(why, str)
+        )
         return [valid for _, valid in checked if not isinstance(valid, str)]
 
     described = {caption.image_id for caption in corpus.captions if caption.text.strip()}
@@ -190,7 +223,9 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tu
 
     def inspect(image: ImageEntry) -> InspectedImage | str:
         if image.path is None:
-            return InspectedImage(0, 0, image.features_sha256 or "")  # the corpus publishes only features
+            return InspectedImage(
+                0, 0, image.features_sha256 or ""
+            )  # the corpus publishes only features
         try:
             file = corpus.image_root / image.path
             if is_outside(file, real_root):
@@ -213,7 +248,9 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tu
     caption_ids = set[int]()
 
     def missing_image(entry: CaptionEntry | PhraseEntry | LabelEntry) -> str | None:
-        return None if entry.image_id in files else f"its image {entry.image_id} is not in the dataset"
+        return (
+            None if entry.image_id in files else f"its image {entry.image_id} is not in the dataset"
+        )
 
     def caption(entry: CaptionEntry) -> CaptionEntry | str:
         text = " ".join(entry.text.split())
@@ -249,10 +286,21 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> tu
         label_keys.add(key)
         return entry
 
-    captions = keep("caption", corpus.captions, lambda entry: f"{entry.caption_id} of {entry.image_id}", caption)
-    phrases = keep("phrase", corpus.phrases, lambda entry: f"{entry.phrase!r} of {entry.image_id}", phrase)
-    labels = keep("label", corpus.labels, lambda entry: f"{entry.task} {entry.label} of {entry.image_id}", label)
-    valid = replace(corpus, images=images, captions=captions, phrases=phrases, labels=labels, rejected=rejected)
+    captions = keep(
+        "caption", corpus.captions, lambda entry: f"{entry.caption_id} of {entry.image_id}", caption
+    )
+    phrases = keep(
+        "phrase", corpus.phrases, lambda entry: f"{entry.phrase!r} of {entry.image_id}", phrase
+    )
+    labels = keep(
+        "label",
+        corpus.labels,
+        lambda entry: f"{entry.task} {entry.label} of {entry.image_id}",
+        label,
+    )
+    valid = replace(
+        corpus, images=images, captions=captions, phrases=phrases, labels=labels, rejected=rejected
+    )
     return valid, files
 
 

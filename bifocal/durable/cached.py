@@ -17,9 +17,13 @@ KEPT = 30
 """Number of files that the cache keeps, the latest used ones."""
 
 
-def write_cached(key: Sequence[Any], file: Path, write: Callable[..., None], *arguments: Any) -> None:
+def write_cached(
+    key: Sequence[Any], file: Path, write: Callable[..., None], *arguments: Any
+) -> None:
     """Write a file by ``write(*arguments, file)``, or copy it from the user's cache, which keeps it by ``key``."""
-    content = json.dumps([code_digest(), version("torch"), file.name, *key], sort_keys=True, default=list)
+    content = json.dumps(
+        [code_digest(), version("torch"), file.name, *key], sort_keys=True, default=list
+    )
     kept = cache_folder() / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}-{file.name}"
     if kept.is_file():
         shutil.copyfile(kept, file)
@@ -27,7 +31,9 @@ def write_cached(key: Sequence[Any], file: Path, write: Callable[..., None], *ar
             kept.touch()
         return
     write(*arguments, file)
-    if file.with_name(f"{file.name}.data").exists():  # weights of more than 2 GB are in a file of their own
+    if file.with_name(
+        f"{file.name}.data"
+    ).exists():  # weights of more than 2 GB are in a file of their own
         return
     with contextlib.suppress(OSError):  # without a writable cache, the next run takes the same time
         kept.parent.mkdir(parents=True, exist_ok=True)

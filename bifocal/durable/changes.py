@@ -40,7 +40,10 @@ class Change:
         renamed = {**self.written, **self._renamed}
         flush_all(renamed.values())
         journal = {
-            "renamed": [[_below(source, self.root), _below(target, self.root)] for target, source in renamed.items()],
+            "renamed": [
+                [_below(source, self.root), _below(target, self.root)]
+                for target, source in renamed.items()
+            ],
             "deleted": [_below(path, self.root) for path in self.deleted],
         }
         write_text(self.root / CHANGE / JOURNAL, json.dumps(journal))
@@ -108,7 +111,9 @@ def _complete(root: Path) -> None:
             (root / source).replace(root / target)
     for name in journal["deleted"]:
         delete(root / name)
-    for parent in sorted({(root / name).parent for name in [*dict(journal["renamed"]).values(), *journal["deleted"]]}):
+    for parent in sorted(
+        {(root / name).parent for name in [*dict(journal["renamed"]).values(), *journal["deleted"]]}
+    ):
         if parent.is_dir():
             flush(parent)
     for path in folder.iterdir():

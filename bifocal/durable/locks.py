@@ -18,7 +18,9 @@ _held: dict[int, Path] = {}
 
 
 @contextmanager
-def locked(path: Path, make: Callable[[Path], object] | None = None, *, shared: bool = False) -> Iterator[None]:
+def locked(
+    path: Path, make: Callable[[Path], object] | None = None, *, shared: bool = False
+) -> Iterator[None]:
     """Hold the lock of a file or folder, which ``make`` creates; wait while another process or thread has it."""
     descriptor = _lock(path, make, shared=shared)
     try:
@@ -33,7 +35,9 @@ def hold(folder: Path) -> None:
     try:
         _lock(folder, wait=False)
     except BlockingIOError as error:
-        raise ValueError(f"another process writes {folder}: wait for its end, or choose another folder") from error
+        raise ValueError(
+            f"another process writes {folder}: wait for its end, or choose another folder"
+        ) from error
 
 
 def release(folder: Path) -> None:
@@ -42,12 +46,20 @@ def release(folder: Path) -> None:
         _unlock(descriptor)
 
 
-def _lock(path: Path, make: Callable[[Path], object] | None = None, *, shared: bool = False, wait: bool = True) -> int:
+def _lock(
+    path: Path,
+    make: Callable[[Path], object] | None = None,
+    *,
+    shared: bool = False,
+    wait: bool = True,
+) -> int:
     while True:
         if make is not None:
             make(path)
         try:
-            descriptor = os.open(path if fcntl else os.devnull, os.O_RDONLY)  # Windows cannot open folders
+            descriptor = os.open(
+                path if fcntl else os.devnull, os.O_RDONLY
+            )  # Windows cannot open folders
         except FileNotFoundError:
             if make is None:
                 raise
@@ -56,7 +68,10 @@ def _lock(path: Path, make: Callable[[Path], object] | None = None, *, shared: b
         if fcntl is None:
             return descriptor
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(
+                descriptor,
+                (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB),
+            )
         except BlockingIOError:
             _unlock(descriptor)
             raise

@@ -13,10 +13,25 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models.base import Model
-from bifocal.models.batch import BATCH, ImageCaptionPairs, dual_encoder, embed_images, embed_texts, is_dual_encoder
+from bifocal.models.batch import (
+    BATCH,
+    ImageCaptionPairs,
+    dual_encoder,
+    embed_images,
+    embed_texts,
+    is_dual_encoder,
+)
 from bifocal.models.inputs import check_inputs
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Details, MetricRow, Page, Section, Table, headline_tiles, metric_table
+from bifocal.report.sections import (
+    Details,
+    MetricRow,
+    Page,
+    Section,
+    Table,
+    headline_tiles,
+    metric_table,
+)
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
 
@@ -79,7 +94,9 @@ class Subject:
         """Embeddings of the split's images (N, d) and captions (M, d); None if the model has no single vectors."""
         if self.image_embeddings is None:
             return None
-        return self.image_embeddings, embed_texts(dual_encoder(self.model), self.pairs.caption_batches(BATCH))
+        return self.image_embeddings, embed_texts(
+            dual_encoder(self.model), self.pairs.caption_batches(BATCH)
+        )
 
     @cached_property
     def thumbnails(self) -> Thumbnails:
@@ -148,7 +165,9 @@ def merge_metrics(results: Iterable[Result]) -> dict[str, Any]:
     for result in results:
         repeated = sorted(merged.keys() & result.metrics.keys())
         if repeated:
-            raise ValueError(f"{result.title} has the metrics {', '.join(repeated)} of another evaluator: list it once")
+            raise ValueError(
+                f"{result.title} has the metrics {', '.join(repeated)} of another evaluator: list it once"
+            )
         merged |= result.metrics
     return merged
 
@@ -176,14 +195,21 @@ def _float_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[MetricR
 
 
 def build_page(
-    subject: Subject, results: Sequence[Result], lineage: Mapping[str, Mapping[str, str]], footer: str = ""
+    subject: Subject,
+    results: Sequence[Result],
+    lineage: Mapping[str, Mapping[str, str]],
+    footer: str = "",
 ) -> Page:
     """Return the page; an empty ``lineage`` leaves out its section."""
     sections = [section for result in results for section in result.report_sections()]
     skipped = [(result.title, result.skipped) for result in results if result.skipped]
     if skipped:
         note = "Evaluators that do not apply to this model or dataset."
-        sections.append(Section("Skipped", note, [Table("", ("evaluator", "reason"), skipped, wide=True, text=True)]))
+        sections.append(
+            Section(
+                "Skipped", note, [Table("", ("evaluator", "reason"), skipped, wide=True, text=True)]
+            )
+        )
     if lineage:
         note = "Artifacts behind this page, with the parameters and hashes of their manifests."
         details = [Details(artifact, values) for artifact, values in lineage.items()]
@@ -200,7 +226,8 @@ def build_page(
 def data_sentence(subject: Subject) -> str:
     """Return a sentence about the evaluated split."""
     images, captions, phrases = (
-        len(table) for table in (subject.split.images, subject.split.captions, subject.split.phrases)
+        len(table)
+        for table in (subject.split.images, subject.split.captions, subject.split.phrases)
     )
     boxes = f" and {phrases:,} phrases with boxes" if phrases else ""
     return f"Split {subject.split_name}: {images:,} images with {captions:,} captions{boxes}."

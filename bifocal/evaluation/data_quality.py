@@ -18,7 +18,11 @@ class DataQuality:
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``."""
-        blocks = [*_shared_captions(subject), *_mismatched_captions(subject), *_near_duplicates(subject)]
+        blocks = [
+            *_shared_captions(subject),
+            *_mismatched_captions(subject),
+            *_near_duplicates(subject),
+        ]
         note = "Properties of the data that make metrics look better or worse than the model is."
         return Result(self.title, sections=[Section(self.title, note, blocks)])
 
@@ -36,15 +40,24 @@ def _mismatched_captions(subject: Subject) -> list[Block]:
     if subject.features.pixels or subject.compared == 0:
         return []
     images = subject.dataset.images
-    described = images[images["image_id"].isin(subject.dataset.captions["image_id"])]["image_id"].tolist()
-    drawn = sorted(np.random.default_rng(subject.seed).permutation(len(described))[: subject.compared])
+    described = images[images["image_id"].isin(subject.dataset.captions["image_id"])][
+        "image_id"
+    ].tolist()
+    drawn = sorted(
+        np.random.default_rng(subject.seed).permutation(len(described))[: subject.compared]
+    )
     ids = [described[row] for row in drawn]
     rows = subject.features.rows(ids)
-    vectors = [mean_region(batch.features.float(), batch.mask).numpy() for batch in subject.features.batches(rows, 256)]
+    vectors = [
+        mean_region(batch.features.float(), batch.mask).numpy()
+        for batch in subject.features.batches(rows, 256)
+    ]
     row_of = {image_id: row for row, image_id in enumerate(ids)}
     captions = subject.dataset.captions[subject.dataset.captions["image_id"].isin(row_of)]
     image_of_caption = captions["image_id"].map(row_of).to_numpy()
-    found = mismatched_captions(np.concatenate(vectors), captions["text"].tolist(), image_of_caption, subject.seed)
+    found = mismatched_captions(
+        np.concatenate(vectors), captions["text"].tolist(), image_of_caption, subject.seed
+    )
     if not found:
         return [Note("No caption fits most other images better than its own.")]
     texts = captions["text"].tolist()
@@ -53,7 +66,9 @@ def _mismatched_captions(subject: Subject) -> list[Block]:
         image_id = ids[image_of_caption[mismatch.caption]]
         note = f'{image_id}: "{texts[mismatch.caption]}" {mismatch.better:.0%} of the other images fit it better.'
         items.append(GalleryItem([Picture(subject.thumbnails.uri(image_id))], note))
-    share = f"{len(found):,} of {len(texts):,} captions fit their image worse than nine of ten others"
+    share = (
+        f"{len(found):,} of {len(texts):,} captions fit their image worse than nine of ten others"
+    )
     note = f"{share}, by a model that was fitted on other images."
     return [Gallery(items, "Captions that may belong to another image", note)]
 
@@ -65,7 +80,10 @@ def _near_duplicates(subject: Subject) -> list[Block]:
     inside = images["split"] == subject.split_name
     random = np.random.default_rng(subject.seed)
     all_ids = [images.loc[rows, "image_id"].tolist() for rows in (inside, ~inside)]
-    drawn = [[ids[row] for row in sorted(random.permutation(len(ids))[: subject.compared])] for ids in all_ids]
+    drawn = [
+        [ids[row] for row in sorted(random.permutation(len(ids))[: subject.compared])]
+        for ids in all_ids
+    ]
     if not all(drawn):
         return [Note("No image files of this and another split were compared.")]
     pairs = near_duplicates(drawn[0], drawn[1], thumbnails.open)
@@ -75,4 +93,8 @@ def _near_duplicates(subject: Subject) -> list[Block]:
     )
     if not pairs:
         return [Note(compared)]
-    return [duplicate_gallery(pairs[:SHOWN_PAIRS], thumbnails, "Near-duplicates in other splits", compared)]
+    return [
+        duplicate_gallery(
+            pairs[:SHOWN_PAIRS], thumbnails, "Near-duplicates in other splits", compared
+        )
+    ]

@@ -38,7 +38,10 @@ def query_ranks(
     protocols are not comparable. The bootstrap resamples images, so each query has an ``image_id``.
     """
     columns = {"query": query, "image_id": image_id, "content": content, "protocol": protocol}
-    table = pd.DataFrame({"direction": direction} | {name: list(map(str, values)) for name, values in columns.items()})
+    table = pd.DataFrame(
+        {"direction": direction}
+        | {name: list(map(str, values)) for name, values in columns.items()}
+    )
     return table.assign(rank=pd.Series(rank, dtype="float64"))
 
 
@@ -62,7 +65,9 @@ def write_rank_tables(
     ranks = pd.concat(tables, ignore_index=True) if tables else query_ranks("", [], [], [], [], [])
     ranks.to_parquet(directory / RANKS, index=False)
     content = sorted(training_hashes(dataset, split))
-    pd.DataFrame({"content": content}, dtype=str).to_parquet(directory / TRAINING_IMAGES, index=False)
+    pd.DataFrame({"content": content}, dtype=str).to_parquet(
+        directory / TRAINING_IMAGES, index=False
+    )
     evaluated = evaluated_images(dataset.split(split).images, features)
     evaluated.to_parquet(directory / EVALUATED_IMAGES, index=False)
 

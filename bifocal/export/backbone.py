@@ -28,7 +28,9 @@ class PixelReader(Protocol):
     def keeps_square(self, size: int) -> bool: ...
 
 
-def export_images(features: Path, folder: Path, encoder: PixelReader | None, seed: int) -> list[Parity]:
+def export_images(
+    features: Path, folder: Path, encoder: PixelReader | None, seed: int
+) -> list[Parity]:
     """Write how an encoder reads images, with ``backbone.onnx`` if one graph can compute the features; check parity."""
     parities: list[Parity] = []
     if exportable_extractor(features) is not None:
@@ -69,7 +71,11 @@ def write_preprocessing(features: Path, folder: Path, stretched_side: int | None
     """Write ``preprocessing.json``: size in pixels, interpolation, decoded side, crop and resizing."""
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     # Without a crop, "scaled" is missing.
-    content = {name: preprocessing[name] for name in ("size", "interpolation", "scaled") if name in preprocessing}
+    content = {
+        name: preprocessing[name]
+        for name in ("size", "interpolation", "scaled")
+        if name in preprocessing
+    }
     if preprocessing["resize"] == "aspect":
         content["resize"] = "aspect"
     content["decoded_side"] = DECODED_SCALE * content.get("scaled", content["size"])
@@ -84,6 +90,8 @@ def compare_backbone(features: Path, file: Path, seed: int) -> Iterator[Parity]:
     generator = torch.Generator().manual_seed(seed)
 
     def example(batch: int, length: int) -> tuple[Tensor]:
-        return (torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),)
+        return (
+            torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),
+        )
 
     return compare_graph("backbone", file, module, example, lengths=(1,))

@@ -32,24 +32,35 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
     with all classes. Without subtracting the mean, all images are near one vector.
     """
     if not (head / SENTENCES).is_file():
-        raise ValueError("a search without training needs a sentence encoder beside the backbone, and there is none")
+        raise ValueError(
+            "a search without training needs a sentence encoder beside the backbone, and there is none"
+        )
     stored = load_file(head / VECTORS)
     named = stored["named"]
-    vectors = class_vectors(stored["synonyms"][named], stored["classes"][named].long(), stored["definitions"]).numpy()
+    vectors = class_vectors(
+        stored["synonyms"][named], stored["classes"][named].long(), stored["definitions"]
+    ).numpy()
     (folder / "text").mkdir(parents=True, exist_ok=True)
     onnx.save(
-        _image_graph(onnx.load(head / GRAPH), vectors - vectors.mean(axis=0), size), folder / "image_encoder.onnx"
+        _image_graph(onnx.load(head / GRAPH), vectors - vectors.mean(axis=0), size),
+        folder / "image_encoder.onnx",
     )
     onnx.save(_normalized(onnx.load(head / SENTENCES)), folder / "text_encoder.onnx")
     (folder / "text" / "config.json").write_text(json.dumps({"name": "SentenceVectors"}) + "\n")
     shutil.copyfile(head / TOKENIZER, folder / "text" / TOKENIZER)
     interpolation = json.loads((head / DESCRIPTION).read_text())["interpolation"]
-    preprocessing = {"decoded_side": DECODED_SCALE * size, "interpolation": interpolation, "size": size}
+    preprocessing = {
+        "decoded_side": DECODED_SCALE * size,
+        "interpolation": interpolation,
+        "size": size,
+    }
     (folder / "preprocessing.json").write_text(json.dumps(preprocessing, indent=2) + "\n")
     shutil.copytree(head, folder / FOLDER, dirs_exist_ok=True)
 
 
-def _image_graph(model: onnx.ModelProto, vectors: NDArray[np.float32], size: int) -> onnx.ModelProto:
+def _image_graph(
+    model: onnx.ModelProto, vectors: NDArray[np.float32], size: int
+) -> onnx.ModelProto:
     """Return the graph of the class logits behind pixels of ``size``, with embeddings in place of the logits."""
     graph = model.graph
     (pixels,), (logits,) = graph.input, graph.output
@@ -62,18 +73,26 @@ def _image_graph(model: onnx.ModelProto, vectors: NDArray[np.float32], size: int
             numpy_helper.from_array(np.array([1, 2], np.int64), "cell_axes"),
         ]
     )
-    graph.node.insert(0, helper.make_node("Cast", [pixels.name], [bytes_name], to=TensorProto.UINT8))
+    graph.node.insert(
+        0, helper.make_node("Cast", [pixels.name], [bytes_name], to=TensorProto.UINT8)
+    )
     graph.node.extend(
         [
             helper.make_node("Softmax", [logits.name], ["cell_probabilities"], axis=3),
-            helper.make_node("ReduceMean", ["cell_probabilities", "cell_axes"], ["probabilities"], keepdims=0),
+            helper.make_node(
+                "ReduceMean", ["cell_probabilities", "cell_axes"], ["probabilities"], keepdims=0
+            ),
             helper.make_node("MatMul", ["probabilities", "class_vectors"], ["image_vectors"]),
         ]
     )
     # Servers give pixels as float32.
     shape = ["batch", 3, size, size]
     pixels.CopyFrom(helper.make_tensor_value_info(pixels.name, TensorProto.FLOAT, shape))
-    logits.CopyFrom(helper.make_tensor_value_info("image_vectors", TensorProto.FLOAT, ["batch", vectors.shape[1]]))
+    logits.CopyFrom(
+        helper.make_tensor_value_info(
+            "image_vectors", TensorProto.FLOAT, ["batch", vectors.shape[1]]
+        )
+    )
     return _normalized(model)
 
 

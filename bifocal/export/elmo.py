@@ -25,7 +25,9 @@ class _Layers(nn.Module):
         self.elmo = elmo
 
     def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
-        layers = [torch.cat((ahead, back), dim=2) for ahead, back in self.elmo(symbols, words, lengths)]
+        layers = [
+            torch.cat((ahead, back), dim=2) for ahead, back in self.elmo(symbols, words, lengths)
+        ]
         values = torch.stack(layers)[:, 1:-1].permute(2, 0, 1, 3)
         inside = torch.arange(values.shape[2]) < (lengths - 2).unsqueeze(1)
         return values * inside[:, None, :, None]
@@ -55,14 +57,26 @@ def compare_elmo(text: Path, file: Path, seed: int) -> Iterator[Parity]:
 def _load(text: Path) -> Elmo:
     vectorizer = load_vectorizer(text).vectorizer
     if not isinstance(vectorizer, ElmoLayers):
-        raise ValueError(f"{text} was written by {type(vectorizer).__name__}, which has no network to export")
+        raise ValueError(
+            f"{text} was written by {type(vectorizer).__name__}, which has no network to export"
+        )
     return vectorizer.elmo
 
 
 def _shapes(elmo: Elmo) -> dict[str, Shape]:
-    return {"symbols": ("spelled", elmo.options.max_symbols), "words": ("steps", "batch"), "lengths": ("batch",)}
+    return {
+        "symbols": ("spelled", elmo.options.max_symbols),
+        "words": ("steps", "batch"),
+        "lengths": ("batch",),
+    }
 
 
 def _export(text: Path, file: Path) -> None:
     elmo = _load(text)
-    write_graph(_Layers(elmo).eval(), elmo.batch([["a", "dog"], ["runs"], ["on"]]), _shapes(elmo), ["values"], file)
+    write_graph(
+        _Layers(elmo).eval(),
+        elmo.batch([["a", "dog"], ["runs"], ["on"]]),
+        _shapes(elmo),
+        ["values"],
+        file,
+    )

@@ -6,7 +6,13 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from bifocal.export.graphs.write import Shape, check_shapes, random_images, run_in_fresh_process, write_graph
+from bifocal.export.graphs.write import (
+    Shape,
+    check_shapes,
+    random_images,
+    run_in_fresh_process,
+    write_graph,
+)
 from bifocal.features import RegionBatch
 from bifocal.localization.base import AutoLocalizer, Localizer
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
@@ -83,7 +89,11 @@ class _TextBranch(nn.Module):
 
 def branches(model: Model) -> tuple[Branch, ...]:
     """Return the graphs that a model needs: both encoders, and the scores unless they are a dot product."""
-    return ("image_encoder", "text_encoder") if model.single_vector else ("image_encoder", "text_encoder", "scores")
+    return (
+        ("image_encoder", "text_encoder")
+        if model.single_vector
+        else ("image_encoder", "text_encoder", "scores")
+    )
 
 
 def chosen_localizer(model: Model, localizer: Any = None) -> Localizer | None:
@@ -100,7 +110,9 @@ def region_localizer(model: Model, localizer: Any = None) -> Localizer | None:
     return chosen if served and served.vectors == REGIONS else None
 
 
-def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer: Any = None) -> None:
+def export_encoder(
+    model_directory: Path, branch: Branch, file: Path, localizer: Any = None
+) -> None:
     """Write one graph of a saved model.
 
     Outputs: unit ``embeddings`` (batch, d), and ``regions`` (batch, regions, d) if a localizer compares regions. A
@@ -133,7 +145,10 @@ def input_shapes(model: Model, branch: Branch) -> dict[str, Shape]:
         }
     if branch == "text_encoder":
         values = model.text_encoder.input_shape
-        return {"values": values if model.word_embedding is None else values[:-1], "lengths": ("batch",)}
+        return {
+            "values": values if model.word_embedding is None else values[:-1],
+            "lengths": ("batch",),
+        }
     if model.image_encoder.reads_pixels:
         return {"pixels": model.image_encoder.input_shape}
     shape = model.image_encoder.input_shape
@@ -146,18 +161,26 @@ def output_names(model: Model, branch: Branch, localizer: Any = None) -> tuple[s
         localizes = branch == "image_encoder" and region_localizer(model, localizer) is not None
         return ("embeddings", REGIONS) if localizes else ("embeddings",)
     names: dict[Branch, tuple[str, ...]]
-    names = {"image_encoder": ("cells",), "text_encoder": ("sentences", "words"), "scores": ("scores",)}
+    names = {
+        "image_encoder": ("cells",),
+        "text_encoder": ("sentences", "words"),
+        "scores": ("scores",),
+    }
     return names[branch]
 
 
-def example_inputs(model: Model, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, ...]:
+def example_inputs(
+    model: Model, branch: Branch, batch: int, length: int, seed: int
+) -> tuple[Tensor, ...]:
     """Return random inputs of a branch; ``length`` is regions of each level, or words, or enlarges an image."""
     generator = torch.Generator().manual_seed(seed)
     shapes = input_shapes(model, branch)
     if branch == "scores":
         return _encodings(model, batch, length, generator)
     if branch == "image_encoder":
-        return random_images(shapes, batch, length * model.image_encoder.levels_per_image, length, generator)
+        return random_images(
+            shapes, batch, length * model.image_encoder.levels_per_image, length, generator
+        )
     sizes = {"batch": batch, "time": length}
     size = [sizes[dim] if isinstance(dim, str) else dim for dim in shapes["values"]]
     lengths = _lengths(batch, length, generator)
@@ -167,12 +190,20 @@ def example_inputs(model: Model, branch: Branch, batch: int, length: int, seed: 
         words = model.word_embedding.num_embeddings
     else:
         return torch.randn(size, generator=generator), lengths
-    return torch.randint(1, words, size, generator=generator) * (torch.arange(length) < lengths.unsqueeze(1)), lengths
+    return torch.randint(1, words, size, generator=generator) * (
+        torch.arange(length) < lengths.unsqueeze(1)
+    ), lengths
 
 
-def _encodings(model: Model, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _encodings(
+    model: Model, batch: int, length: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return cells of ``batch`` images, and one sentence more, with padding; unit vectors as the encoders return."""
-    dim, levels, sentences = model.image_encoder.dim, model.image_encoder.levels_per_image, batch + 1
+    dim, levels, sentences = (
+        model.image_encoder.dim,
+        model.image_encoder.levels_per_image,
+        batch + 1,
+    )
 
     def unit(*shape: int) -> Tensor:
         return torch.nn.functional.normalize(torch.randn(*shape, dim, generator=generator), dim=-1)
@@ -196,4 +227,6 @@ def _export(model_directory: Path, branch: Branch, file: Path, localizer: Any) -
     any_size = "pixels" in shapes or not model.single_vector
     example = example_inputs(model, branch, batch=3, length=4, seed=0)
     module = branch_module(model, branch, localizer)
-    write_graph(module, example, shapes, output_names(model, branch, localizer), file, any_size=any_size)
+    write_graph(
+        module, example, shapes, output_names(model, branch, localizer), file, any_size=any_size
+    )

@@ -60,7 +60,9 @@ def extractor_of(metadata: Mapping[str, Any], weights: Path) -> GridExtractor | 
     one_size = metadata.get("preprocessing", {}).get("resize") in ("square", "crop")
     if not one_size or "arguments" not in metadata or not weights.is_file():
         return None
-    extractor = build("bifocal.features.extractors", {"name": metadata["extractor"], **metadata["arguments"]})
+    extractor = build(
+        "bifocal.features.extractors", {"name": metadata["extractor"], **metadata["arguments"]}
+    )
     if not isinstance(extractor, GridExtractor):
         return None
     load_weights_file(extractor.backbone, weights)
@@ -75,7 +77,9 @@ def write_backbone(metadata: Mapping[str, Any], weights: Path, folder: Path) -> 
     (pixels,) = onnx.load(folder / GRAPH, load_external_data=False).graph.input
     batch = pixels.type.tensor_type.shape.dim[0]
     if not batch.dim_param:
-        raise ValueError(f"{GRAPH}: the batch has become {batch.dim_value}, expected a dynamic dimension")
+        raise ValueError(
+            f"{GRAPH}: the batch has become {batch.dim_value}, expected a dynamic dimension"
+        )
 
 
 class Cells(nn.Module):
@@ -93,7 +97,9 @@ def cells_module(metadata: Mapping[str, Any], weights: Path) -> tuple[nn.Module,
     """Return the module to export, and the side of its images in pixels."""
     extractor = extractor_of(metadata, weights)
     if extractor is None:
-        raise ValueError(f"{weights.parent}: no graph computes these features; see exportable_extractor()")
+        raise ValueError(
+            f"{weights.parent}: no graph computes these features; see exportable_extractor()"
+        )
     size: int = extractor.describe()["preprocessing"]["size"]
     return Cells(extractor).eval(), size
 

@@ -25,7 +25,9 @@ PATCHES = 5
 """Patches of one color along each side of a random image."""
 
 
-def export_localizer(model_directory: Path, features: Path, folder: Path, localizer: Any = None) -> None:
+def export_localizer(
+    model_directory: Path, features: Path, folder: Path, localizer: Any = None
+) -> None:
     """Write ``localizer.json`` after the graphs in ``folder``, if the model has a localizer and reads images."""
     model = load_model(model_directory)
     chosen = chosen_localizer(model, localizer)
@@ -39,7 +41,9 @@ def export_localizer(model_directory: Path, features: Path, folder: Path, locali
     (folder / LOCALIZER).write_text(json.dumps(content) + "\n")
 
 
-def compare_localizer(model_directory: Path, folder: Path, seed: int, localizer: Any = None) -> Iterator[Parity]:
+def compare_localizer(
+    model_directory: Path, folder: Path, seed: int, localizer: Any = None
+) -> Iterator[Parity]:
     """Compare the scores of an exported localizer with torch's on random images, relative to the largest score."""
     if not (folder / LOCALIZER).is_file():
         return
@@ -54,8 +58,15 @@ def compare_localizer(model_directory: Path, folder: Path, seed: int, localizer:
     batch = _random_images(model, folder, boxes, generator)
     expected = _scores(chosen, model, batch, texts)
     vectors = image_vectors(graph, exported.vectors, list(batch.features.numpy()))
-    scores = np.stack([exported.scores(*pair, exported.boxes) for pair in zip(vectors, texts.numpy(), strict=True)])
-    yield Parity("localizer", IMAGES, scores.shape[1], relative_difference(scores, expected.numpy()))
+    scores = np.stack(
+        [
+            exported.scores(*pair, exported.boxes)
+            for pair in zip(vectors, texts.numpy(), strict=True)
+        ]
+    )
+    yield Parity(
+        "localizer", IMAGES, scores.shape[1], relative_difference(scores, expected.numpy())
+    )
 
 
 def _scores(localizer: Localizer, model: Model, batch: RegionBatch, texts: Tensor) -> Tensor:
@@ -82,12 +93,18 @@ def _blank_image(model: Model, features: Path, folder: Path) -> RegionBatch | No
     return RegionBatch(cells.float(), mask, boxes.float().unsqueeze(0))
 
 
-def _random_images(model: Model, folder: Path, boxes: Tensor, generator: torch.Generator) -> RegionBatch:
+def _random_images(
+    model: Model, folder: Path, boxes: Tensor, generator: torch.Generator
+) -> RegionBatch:
     encoder = model.image_encoder
     if encoder.reads_pixels:
         side = json.loads((folder / PREPROCESSING).read_text())["size"]
         # White noise would give nearly constant maps, and their standardized scores would be rounding errors.
-        pixels = interpolate(255 * torch.rand(IMAGES, 3, PATCHES, PATCHES, generator=generator), size=(side, side))
+        pixels = interpolate(
+            255 * torch.rand(IMAGES, 3, PATCHES, PATCHES, generator=generator), size=(side, side)
+        )
         return RegionBatch(pixels, torch.ones(IMAGES, side, side, dtype=torch.bool), boxes)
     cells = torch.randn(IMAGES, len(boxes), encoder.input_dim, generator=generator)
-    return RegionBatch(cells, torch.ones(cells.shape[:2], dtype=torch.bool), boxes.expand(IMAGES, -1, -1))
+    return RegionBatch(
+        cells, torch.ones(cells.shape[:2], dtype=torch.bool), boxes.expand(IMAGES, -1, -1)
+    )

@@ -48,16 +48,22 @@ def export_model(
         *_export_vectorizer(text, folder, seed),
     ]
     if zero_shot_skip_reason(FeatureStore(features), load_vectorizer(text)) is None:
-        (folder / CONTRASTIVE).write_text(json.dumps({"weights": FeatureStore(features).metadata["weights"]}) + "\n")
+        (folder / CONTRASTIVE).write_text(
+            json.dumps({"weights": FeatureStore(features).metadata["weights"]}) + "\n"
+        )
     export_localizer(embedding, features, folder, localizer)
     parities += compare_localizer(embedding, folder, seed, localizer)
     if pointing is not None:
         head = build("bifocal.localization.heads", pointing)
-        parities += export_head(FeatureStore(features).metadata, features / WEIGHTS_FILE, head, folder / FOLDER, seed)
+        parities += export_head(
+            FeatureStore(features).metadata, features / WEIGHTS_FILE, head, folder / FOLDER, seed
+        )
     return parities
 
 
-def _export_encoders(embedding: Path, text: Path, folder: Path, seed: int, localizer: Any | None) -> Iterator[Parity]:
+def _export_encoders(
+    embedding: Path, text: Path, folder: Path, seed: int, localizer: Any | None
+) -> Iterator[Parity]:
     def export(branch: Branch) -> Iterator[Parity]:
         file = folder / f"{branch}.onnx"
         if branch == "text_encoder" and has_network(text):
@@ -86,4 +92,6 @@ def _export_vectorizer(text: Path, folder: Path, seed: int) -> Iterator[Parity]:
 
 def _unused_files(folder: str, names: Sequence[str]) -> set[str]:
     """Return the files of a text that serving does not need: captions, and networks that are in a graph."""
-    return {CAPTIONS, "manifest.json", NETWORK, *([TOWER] if TOKENIZER in names else [])} & set(names)
+    return {CAPTIONS, "manifest.json", NETWORK, *([TOWER] if TOKENIZER in names else [])} & set(
+        names
+    )

@@ -16,13 +16,19 @@ def encode_images(
 ) -> Array:
     """Encode images from their files if the graphs read files, else from their stored features."""
     if "image" in encoders.inputs:
-        return encoders.encode_images([dataset.image_path(image_id).read_bytes() for image_id in image_ids])
+        return encoders.encode_images(
+            [dataset.image_path(image_id).read_bytes() for image_id in image_ids]
+        )
     if features is None or "features" not in encoders.inputs:
-        raise ValueError(f"the graphs take {', '.join(encoders.inputs)}: images need the features they read")
+        raise ValueError(
+            f"the graphs take {', '.join(encoders.inputs)}: images need the features they read"
+        )
     return encoders.encode_inputs(features.unpadded(image_ids))
 
 
-def in_batches(encode: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:
+def in_batches(
+    encode: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int
+) -> Tensor:
     """Return the outputs of ``encode`` for successive parts of ``inputs``."""
     parts = [encode(inputs[start : start + size]) for start in range(0, len(inputs), size)]
     return torch.from_numpy(np.concatenate(parts))

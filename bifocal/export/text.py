@@ -34,7 +34,9 @@ IDS: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
 def has_network(text: Path) -> bool:
     """Return whether the graph of the text encoder must contain networks, or join the vectors, of a vectorizer."""
     vectorizer = load_vectorizer(text).vectorizer
-    return isinstance(vectorizer, Concatenated | SentenceVectors) or _network(vectorizer) is not None
+    return (
+        isinstance(vectorizer, Concatenated | SentenceVectors) or _network(vectorizer) is not None
+    )
 
 
 def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
@@ -64,28 +66,42 @@ def export_sentences(encoder: TransformerFolder, folder: Path) -> Path:
     return file
 
 
-def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: int) -> Iterator[Parity]:
+def compare_text_encoder(
+    model_directory: Path, text: Path, file: Path, seed: int
+) -> Iterator[Parity]:
     """Compare an exported graph with vectorizer and model in torch on random sentences, as services read them."""
     model, vectorizer = cast(Encoder, load_model(model_directory)).eval(), load_vectorizer(text)
     readers, session = open_readers(text), open_session(file)
     for batch, length, words in random_sentences(seed):
         sentences = [" ".join(sentence) for sentence in words]
-        outputs = run_graph(session, [array for reader in readers for array in reader.batch(sentences)])
+        outputs = run_graph(
+            session, [array for reader in readers for array in reader.batch(sentences)]
+        )
         with torch.inference_mode():
             values = model.embed_captions(vectorizer.vectorize(sentences))
         pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
-        yield Parity("text_encoder", batch, length, max(relative_difference(o, v.numpy(), 1.0) for o, v in pairs))
+        yield Parity(
+            "text_encoder",
+            batch,
+            length,
+            max(relative_difference(o, v.numpy(), 1.0) for o, v in pairs),
+        )
 
 
 def _parts(vectorizer: Vectorizer) -> Sequence[Vectorizer]:
     return vectorizer.fitted_parts if isinstance(vectorizer, Concatenated) else [vectorizer]
 
 
-def _network(vectorizer: Vectorizer) -> tuple[nn.Module, dict[str, Shape], tuple[Tensor, ...]] | None:
+def _network(
+    vectorizer: Vectorizer,
+) -> tuple[nn.Module, dict[str, Shape], tuple[Tensor, ...]] | None:
     """Return the network of a vectorizer, its inputs and an example of them; None without a network."""
     if isinstance(vectorizer, TransformerTokens):
         special = sum(len(ids) for ids in vectorizer.tokenizer.special_ids())
-        ids, lengths = torch.ones(3, 4 + special, dtype=torch.int64), torch.tensor([4, 2, 3]) + special
+        ids, lengths = (
+            torch.ones(3, 4 + special, dtype=torch.int64),
+            torch.tensor([4, 2, 3]) + special,
+        )
         return vectorizer.states.cpu(), IDS, (ids, lengths)
     if not isinstance(vectorizer, OpenClipText):
         return None
@@ -118,7 +134,10 @@ def _joined(fronts: Sequence[onnx.ModelProto | int], model: onnx.ModelProto) -> 
         names = [f"{name}_{number}" if number else name for name in ("values", "lengths", "time")]
         counts = helper.make_tensor_value_info(names[1], TensorProto.INT64, ["batch"])
         if isinstance(front, int):
-            inputs += [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["batch", front]), counts]
+            inputs += [
+                helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["batch", front]),
+                counts,
+            ]
             vectors.append(names[0])
             continue
         part = add_prefix(front, f"{number}/").graph

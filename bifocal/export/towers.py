@@ -65,8 +65,12 @@ def export_towers(source: Path, folder: Path, seed: int = 0) -> list[Parity]:
         (folder / part).mkdir(parents=True, exist_ok=True)
     _write_tokenizer(backbone, folder / TEXTS)
     name = f"local-dir:{source}"
-    (folder / CONFIG).write_text(json.dumps(open_clip_library().get_model_config(name), indent=2) + "\n")
-    preprocessing = json.dumps(open_clip_library().get_model_preprocess_cfg(backbone.network), indent=2)
+    (folder / CONFIG).write_text(
+        json.dumps(open_clip_library().get_model_config(name), indent=2) + "\n"
+    )
+    preprocessing = json.dumps(
+        open_clip_library().get_model_preprocess_cfg(backbone.network), indent=2
+    )
     (folder / IMAGES / PREPROCESSING).write_text(preprocessing + "\n")
     for part in TOWERS:
         run_in_fresh_process(_export, source, part, folder / part / GRAPH)
@@ -76,7 +80,9 @@ def export_towers(source: Path, folder: Path, seed: int = 0) -> list[Parity]:
 def _load(source: Path) -> OpenClipBackbone:
     weights = weights_of(source)
     if weights is None:
-        raise FileNotFoundError(f"{source} has no open_clip_config.json and {WEIGHTS[0]}, as open_clip writes them")
+        raise FileNotFoundError(
+            f"{source} has no open_clip_config.json and {WEIGHTS[0]}, as open_clip writes them"
+        )
     backbone = OpenClipBackbone(f"local-dir:{source}", None)
     load_weights_file(backbone, weights)
     return backbone
@@ -91,7 +97,9 @@ def _write_tokenizer(backbone: OpenClipBackbone, folder: Path) -> None:
         (folder / TOKENIZER_CONFIG).write_text(json.dumps({"pad_token": own.id_to_token(0)}) + "\n")
         return
     if not is_published(tokenizer):
-        raise ValueError(f"the tokenizer of {backbone.name} cannot be exported: it differs from its tokenizer.json")
+        raise ValueError(
+            f"the tokenizer of {backbone.name} cannot be exported: it differs from its tokenizer.json"
+        )
     tokenizer.tokenizer.save_pretrained(folder)
 
 
@@ -102,7 +110,10 @@ def _export(source: Path, part: Path, file: Path) -> None:
 
 
 def _compare(backbone: OpenClipBackbone, folder: Path, seed: int) -> Iterator[Parity]:
-    generator, texts = torch.Generator().manual_seed(seed), ["a dog", "two red birds in the snow", "", "x " * 99]
+    generator, texts = (
+        torch.Generator().manual_seed(seed),
+        ["a dog", "two red birds in the snow", "", "x " * 99],
+    )
     ids = backbone.tokenizer(texts).int()
 
     def images(batch: int, _: int) -> tuple[Tensor]:
@@ -113,4 +124,6 @@ def _compare(backbone: OpenClipBackbone, folder: Path, seed: int) -> Iterator[Pa
 
     for part, example in ((IMAGES, images), (TEXTS, sentences)):
         module = TOWERS[part](backbone).eval()
-        yield from compare_graph(part.name, folder / part / GRAPH, module, example, lengths=(1,), min_scale=1.0)
+        yield from compare_graph(
+            part.name, folder / part / GRAPH, module, example, lengths=(1,), min_scale=1.0
+        )

@@ -39,7 +39,9 @@ class Variant:
         return (self.caption_recall + self.image_recall) / 2
 
 
-def quantize_and_measure(folder: Path, split: Dataset, features: FeatureStore, max_loss: float) -> dict[str, float]:
+def quantize_and_measure(
+    folder: Path, split: Dataset, features: FeatureStore, max_loss: float
+) -> dict[str, float]:
     """Quantize all graphs, write ``quantization.json``; ``ValueError`` above a loss of ``max_loss`` points of R@1."""
     variants = {"float32": measure(folder, split, features)}
     for file in track(sorted(folder.glob("*.onnx")), "quantize"):
@@ -47,7 +49,10 @@ def quantize_and_measure(folder: Path, split: Dataset, features: FeatureStore, m
     variants["int8"] = measure(folder, split, features)
     content = {name: asdict(variant) for name, variant in variants.items()}
     # Equal inputs give equal files, so the times are metrics only.
-    kept = {name: {key: of[key] for key in of if not key.endswith("_ms")} for name, of in content.items()}
+    kept = {
+        name: {key: of[key] for key in of if not key.endswith("_ms")}
+        for name, of in content.items()
+    }
     (folder / QUANTIZATION).write_text(json.dumps(kept, indent=2) + "\n")
     loss = variants["float32"].recall - variants["int8"].recall
     if loss > max_loss:
@@ -55,7 +60,9 @@ def quantize_and_measure(folder: Path, split: Dataset, features: FeatureStore, m
             f"graphs of int8 lose {loss:.2f} points of R@1 on the split, and the largest allowed loss is "
             f"{max_loss:.2f}: set precision to float32, or raise max_recall_loss"
         )
-    return {f"{name}.{key}": value for name, values in content.items() for key, value in values.items()}
+    return {
+        f"{name}.{key}": value for name, values in content.items() for key, value in values.items()
+    }
 
 
 def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
@@ -71,7 +78,10 @@ def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
     def embed_images(image_ids: Sequence[str]) -> Array:
         return encode_images(embedder, dataset, image_ids, features)
 
-    embeddings = in_batches(embed_images, ids, BATCH), in_batches(embedder.embed_sentences, sentences, BATCH)
+    embeddings = (
+        in_batches(embed_images, ids, BATCH),
+        in_batches(embedder.embed_sentences, sentences, BATCH),
+    )
     both = retrieval_ranks(*embeddings, answers)
     caption_recall, image_recall = (100 * ranks.recall(1) for ranks in both)
     return Variant(

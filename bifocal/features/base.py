@@ -66,7 +66,9 @@ class GridExtractor(FeatureExtractor, Protocol):
 class BoxExtractor(FeatureExtractor, Protocol):
     """Extractor that also computes the features of given boxes, such as the ground-truth boxes of phrases."""
 
-    truth_regions: int  # maximum number of ground-truth boxes per image; they are part of ``regions``
+    truth_regions: (
+        int  # maximum number of ground-truth boxes per image; they are part of ``regions``
+    )
 
     def preprocess(self, image: Image.Image, truth: Tensor | None = None) -> Any:
         """Return the input of ``extract`` for an image and its ground-truth boxes (t, 4), relative to its sides."""

@@ -18,7 +18,9 @@ from bifocal.progress import log_line
 
 def cell_boxes(rows: int, columns: int) -> Tensor:
     """Return the boxes (rows * columns, 4) of the cells of a feature map, row by row."""
-    top, left = torch.meshgrid(torch.arange(rows) / rows, torch.arange(columns) / columns, indexing="ij")
+    top, left = torch.meshgrid(
+        torch.arange(rows) / rows, torch.arange(columns) / columns, indexing="ij"
+    )
     boxes = torch.stack([left, top, left + 1 / columns, top + 1 / rows], dim=-1)
     return boxes.reshape(-1, 4).clamp(max=1)
 
@@ -38,14 +40,19 @@ def coordinates(boxes: Tensor) -> Tensor:
 def relative_boxes(boxes: ArrayLike, width: float, height: float) -> NDArray[np.float32]:
     """Return boxes (n, 4) in pixels as float32 relative to the image's width and height, clipped to [0, 1]."""
     pixels = np.asarray(boxes, np.float64).reshape(-1, 4)
-    relative: NDArray[np.float32] = (pixels / (width, height, width, height)).clip(0, 1).astype(np.float32)
+    relative: NDArray[np.float32] = (
+        (pixels / (width, height, width, height)).clip(0, 1).astype(np.float32)
+    )
     return relative
 
 
 def image_sizes(dataset: Dataset) -> dict[str, tuple[float, float]]:
     """Return width and height of each image in pixels."""
     columns = (dataset.images[name].tolist() for name in ("image_id", "width", "height"))
-    return {str(image_id): (float(width), float(height)) for image_id, width, height in zip(*columns, strict=True)}
+    return {
+        str(image_id): (float(width), float(height))
+        for image_id, width, height in zip(*columns, strict=True)
+    }
 
 
 def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
@@ -54,12 +61,18 @@ def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
     sizes = image_sizes(train)
     boxes: dict[str, dict[tuple[float, ...], None]] = {image_id: {} for image_id in sizes}
     for image_id, given in zip(train.phrases["image_id"], train.phrases["boxes"], strict=True):
-        boxes[image_id] |= dict.fromkeys(map(tuple, relative_boxes(given, *sizes[image_id]).tolist()))
+        boxes[image_id] |= dict.fromkeys(
+            map(tuple, relative_boxes(given, *sizes[image_id]).tolist())
+        )
     dropped = sum(max(len(rows) - maximum, 0) for rows in boxes.values())
     if dropped:
         total = sum(map(len, boxes.values()))
-        log_line(f"{dropped} of {total} ground-truth boxes get no features: an image has more than {maximum}")
-    return {image_id: torch.tensor(list(rows)[:maximum]).view(-1, 4) for image_id, rows in boxes.items()}
+        log_line(
+            f"{dropped} of {total} ground-truth boxes get no features: an image has more than {maximum}"
+        )
+    return {
+        image_id: torch.tensor(list(rows)[:maximum]).view(-1, 4) for image_id, rows in boxes.items()
+    }
 
 
 class CellExtractor(ABC):
@@ -82,7 +95,9 @@ class CellExtractor(ABC):
 
 
 def extract_cells(
-    images: Sequence[Tensor], cells: Callable[[Tensor], tuple[Tensor, Tensor]], crop: int | None = None
+    images: Sequence[Tensor],
+    cells: Callable[[Tensor], tuple[Tensor, Tensor]],
+    crop: int | None = None,
 ) -> list[ImageRegions]:
     """Return each image's (3, H, W) cells, row by row; with ``crop``, cells of its central square.
 
@@ -96,16 +111,24 @@ def extract_cells(
     if crop is None:
         return map_by_shape(images, regions)
     squares = [center_box(image.shape[2], image.shape[1], crop) for image in images]
-    cropped = [image[:, y0:y1, x0:x1] for image, (x0, y0, x1, y1) in zip(images, squares, strict=True)]
+    cropped = [
+        image[:, y0:y1, x0:x1] for image, (x0, y0, x1, y1) in zip(images, squares, strict=True)
+    ]
     return [
         found._replace(boxes=_in_image(found.boxes, square, image))
-        for found, square, image in zip(map_by_shape(cropped, regions), squares, images, strict=True)
+        for found, square, image in zip(
+            map_by_shape(cropped, regions), squares, images, strict=True
+        )
     ]
 
 
-def _in_image(boxes: Tensor | None, square: tuple[int, int, int, int], image: Tensor) -> Tensor | None:
+def _in_image(
+    boxes: Tensor | None, square: tuple[int, int, int, int], image: Tensor
+) -> Tensor | None:
     if boxes is None:
         return None
     x0, y0, x1, y1 = square
     sides = boxes.new_tensor([image.shape[2], image.shape[1]] * 2)
-    return (boxes * boxes.new_tensor([x1 - x0, y1 - y0] * 2) + boxes.new_tensor([x0, y0] * 2)) / sides
+    return (
+        boxes * boxes.new_tensor([x1 - x0, y1 - y0] * 2) + boxes.new_tensor([x0, y0] * 2)
+    ) / sides

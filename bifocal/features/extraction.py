@@ -23,11 +23,17 @@ CPU_BATCH = 4
 """Most images per forward pass on a CPU: maps of more leave its caches, and take up to 1.5 times as long."""
 
 
-def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureWriter, total: int) -> None:
+def write_features(
+    records: Iterable[tuple[str, ImageRegions]], writer: FeatureWriter, total: int
+) -> None:
     """Add ``records`` to a feature store; ``total`` images are the end of the progress bar."""
     with writer:
-        for image_id, regions in track(records, "extracting features", total=total, done=len(writer.written)):
-            boxes, scores = (None if values is None else values.float().cpu().numpy() for values in regions[1:3])
+        for image_id, regions in track(
+            records, "extracting features", total=total, done=len(writer.written)
+        ):
+            boxes, scores = (
+                None if values is None else values.float().cpu().numpy() for values in regions[1:3]
+            )
             features = regions.features.half() if writer.dtype == np.float16 else regions.features
             writer.add(image_id, features.cpu().numpy(), boxes, scores, truth=regions.truth)
 
@@ -38,7 +44,9 @@ class NetworkFeatures:
     def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
         self.extractor, self.dataset, self.batch_size = extractor, dataset, batch_size
         self.regions, self.dim = extractor.regions, extractor.dim
-        self.graph_cells: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # in place of the extractor's
+        self.graph_cells: Callable[[Tensor], tuple[Tensor, Tensor]] | None = (
+            None  # in place of the extractor's
+        )
         self._truth: dict[str, Tensor] = {}
         if isinstance(extractor, BoxExtractor) and extractor.truth_regions:
             self._truth = training_boxes(dataset, extractor.truth_regions)
@@ -58,8 +66,13 @@ class NetworkFeatures:
         elif on_cpu and isinstance(self.extractor, TimmExtractor):
             backbone.network = folded(network, self.extractor.tapped)
         try:
-            for images in self.batches(image_ids, min(self.batch_size, CPU_BATCH) if on_cpu else self.batch_size):
-                with torch.inference_mode(), torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
+            for images in self.batches(
+                image_ids, min(self.batch_size, CPU_BATCH) if on_cpu else self.batch_size
+            ):
+                with (
+                    torch.inference_mode(),
+                    torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"),
+                ):
                     regions = extract(images)
                 yield from zip(image_ids[start : start + len(images)], regions, strict=True)
                 start += len(images)

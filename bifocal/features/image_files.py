@@ -28,7 +28,9 @@ def open_features(directory: Path, dataset: Dataset) -> FeatureStore:
         ValueError: a file is truncated, or the dataset's images have other sizes than the features.
     """
     store = FeatureStore(directory)
-    return ImageFileStore(directory, dataset) if store.metadata.get("layer") == IMAGE_FILES else store
+    return (
+        ImageFileStore(directory, dataset) if store.metadata.get("layer") == IMAGE_FILES else store
+    )
 
 
 class ImageFileStore(FeatureStore):
@@ -55,7 +57,9 @@ class ImageFileStore(FeatureStore):
             images[position, : pixels.shape[0], : pixels.shape[1]] = pixels
 
         list(self._decoders.map(decode, range(len(index))))
-        mask = (np.arange(height) < heights[:, None])[:, :, None] & (np.arange(width) < widths[:, None])[:, None, :]
+        mask = (np.arange(height) < heights[:, None])[:, :, None] & (
+            np.arange(width) < widths[:, None]
+        )[:, None, :]
         pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
         return RegionBatch(pixels, torch.from_numpy(mask), torch.zeros(len(index), 0, 4))
 
@@ -64,7 +68,9 @@ class ImageFileStore(FeatureStore):
         pending = [self._next_batch.submit(self.gather, part) for part in parts[:1]]
         for number in range(1, len(parts) + 1):
             batch = pending.pop().result()
-            pending = [self._next_batch.submit(self.gather, part) for part in parts[number : number + 1]]
+            pending = [
+                self._next_batch.submit(self.gather, part) for part in parts[number : number + 1]
+            ]
             yield batch
 
     def _read(self, row: int) -> NDArray[np.uint8]:
@@ -72,15 +78,21 @@ class ImageFileStore(FeatureStore):
         image = open_image(self.dataset.image_path(self.image_ids[row]), side=side)
         width, height = self._sizes[row].tolist()
         if image.size != (width, height):
-            image = image.resize((width, height), Image.Resampling[self.preprocessing["interpolation"].upper()])
+            image = image.resize(
+                (width, height), Image.Resampling[self.preprocessing["interpolation"].upper()]
+            )
         return np.asarray(image)
 
     def _check_sizes(self) -> None:
         size, resize = self.preprocessing["size"], self.preprocessing["resize"]
         table = self.dataset.images
-        for image_id, width, height in zip(table["image_id"], table["width"], table["height"], strict=True):
+        for image_id, width, height in zip(
+            table["image_id"], table["width"], table["height"], strict=True
+        ):
             row = self._row.get(image_id)
-            if row is not None and tuple(self._sizes[row]) != resized_size(int(width), int(height), size, resize):
+            if row is not None and tuple(self._sizes[row]) != resized_size(
+                int(width), int(height), size, resize
+            ):
                 raise ValueError(
                     f"image {image_id!r} has {width} x {height} pixels in the dataset, but the features were made from "
                     "an image of another size: extract the features of this dataset"

@@ -71,7 +71,9 @@ def open_store_file(path: Path) -> StoreFile:
         ) from error
 
 
-def check_same_metadata(path: Path, metadata: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def check_same_metadata(
+    path: Path, metadata: Mapping[str, Any], expected: Mapping[str, Any]
+) -> None:
     """Raise ``ValueError`` unless the metadata of the file ``path`` are as expected; the message names a key."""
     for key in sorted(metadata.keys() | expected.keys()):
         if metadata.get(key) != expected.get(key):
@@ -129,7 +131,9 @@ class FeatureStore:
     def __init__(self, directory: Path) -> None:
         paths = sorted(directory.glob("*.arrow"))
         if not paths:
-            raise FileNotFoundError(f"{directory} holds no *.arrow file: extract the features first")
+            raise FileNotFoundError(
+                f"{directory} holds no *.arrow file: extract the features first"
+            )
         self.directory = directory
         self._files = [open_store_file(path) for path in paths]
         self.metadata = self._files[0].metadata
@@ -139,13 +143,24 @@ class FeatureStore:
         self.regions: int = self.metadata["regions"] - self.truth_regions
         self.pixels = self.metadata.get("layer") in (PIXELS, IMAGE_FILES)
         self.dim: int = 3 if self.pixels else self.metadata["dim"]
-        self._row_shape, self._dtype = (self.regions, self.metadata["dim"]), feature_type(self.metadata)
+        self._row_shape, self._dtype = (
+            (self.regions, self.metadata["dim"]),
+            feature_type(self.metadata),
+        )
         self.image_ids = [image_id for file in self._files for image_id in file.image_ids]
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
         if len(self._row) != len(self.image_ids):
-            twice = next(image_id for row, image_id in enumerate(self.image_ids) if self._row[image_id] != row)
-            raise ValueError(f"{directory} holds image {twice!r} twice: remove the files of one of the extractions")
-        self._file_of_row = np.repeat(np.arange(len(paths)), [len(file.image_ids) for file in self._files])
+            twice = next(
+                image_id
+                for row, image_id in enumerate(self.image_ids)
+                if self._row[image_id] != row
+            )
+            raise ValueError(
+                f"{directory} holds image {twice!r} twice: remove the files of one of the extractions"
+            )
+        self._file_of_row = np.repeat(
+            np.arange(len(paths)), [len(file.image_ids) for file in self._files]
+        )
         self._row_in_file = np.concatenate([np.arange(len(file.image_ids)) for file in self._files])
         # Boxes, scores and counts are small compared with the features: copy them to memory.
         self._boxes = np.concatenate([file.boxes[:, : self.regions] for file in self._files])
@@ -181,7 +196,9 @@ class FeatureStore:
             ValueError: the store holds no features, but the sizes of image files.
         """
         if self.metadata.get("layer") == IMAGE_FILES:
-            raise ValueError("these features are image files of a dataset: open them with open_features()")
+            raise ValueError(
+                "these features are image files of a dataset: open them with open_features()"
+            )
         index = np.asarray(rows, dtype=np.int64)
         # NumPy allocates huge pages, torch does not: this takes a third of the time.
         features = np.empty((len(index), *self._row_shape), self._dtype)
@@ -203,7 +220,10 @@ class FeatureStore:
     def unpadded(self, image_ids: Iterable[str]) -> list[NDArray[Any]]:
         """Return the features (R, D) of the R regions of each image."""
         regions = self.gather(self.rows(image_ids))
-        return [features[mask].numpy() for features, mask in zip(regions.features, regions.mask, strict=True)]
+        return [
+            features[mask].numpy()
+            for features, mask in zip(regions.features, regions.mask, strict=True)
+        ]
 
     def batches(self, rows: NDArray[np.int64], size: int) -> Iterator[RegionBatch]:
         """Yield the regions of the images in ``rows``, ``size`` images at a time, in that order."""
@@ -218,7 +238,12 @@ class FeatureStore:
         """
         index, region = np.asarray(rows, dtype=np.int64), np.asarray(regions, dtype=np.int64)
         features = np.empty((len(index), self.dim), self._dtype)
-        places = zip(self._file_of_row[index].tolist(), self._row_in_file[index].tolist(), region.tolist(), strict=True)
+        places = zip(
+            self._file_of_row[index].tolist(),
+            self._row_in_file[index].tolist(),
+            region.tolist(),
+            strict=True,
+        )
         for position, (file, row, number) in enumerate(places):
             features[position] = self._files[file].features[row, number]
         self._count_mapped(features.nbytes)
@@ -227,7 +252,9 @@ class FeatureStore:
         boxes[given] = self._boxes[index[given], region[given]]
         boxes[~given] = self._truth_boxes[index[~given], region[~given] - self.regions]
         mask = torch.ones(len(index), 1, dtype=torch.bool)
-        return RegionBatch(torch.from_numpy(features).unsqueeze(1), mask, torch.from_numpy(boxes).unsqueeze(1))
+        return RegionBatch(
+            torch.from_numpy(features).unsqueeze(1), mask, torch.from_numpy(boxes).unsqueeze(1)
+        )
 
     def boxes(self, rows: ArrayLike | Tensor) -> Tensor:
         """Return the boxes (B, R, 4) of the images in ``rows``; see ``RegionBatch``."""
@@ -246,7 +273,9 @@ class FeatureStore:
         return torch.from_numpy(self._scores[np.asarray(rows, dtype=np.int64)])
 
     def _copy(self, index: NDArray[np.int64], target: NDArray[Any]) -> None:
-        locations = zip(self._file_of_row[index].tolist(), self._row_in_file[index].tolist(), strict=True)
+        locations = zip(
+            self._file_of_row[index].tolist(), self._row_in_file[index].tolist(), strict=True
+        )
         for position, (file, row) in enumerate(locations):
             target[position] = self._files[file].features[row, : self.regions]
 

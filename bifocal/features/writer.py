@@ -52,7 +52,9 @@ class FeatureWriter:
         self.directory = directory
         self.regions = regions
         self.dim = dim
-        self.metadata: dict[str, Any] = json.loads(json.dumps({**metadata, "regions": regions, "dim": dim}))
+        self.metadata: dict[str, Any] = json.loads(
+            json.dumps({**metadata, "regions": regions, "dim": dim})
+        )
         self.truth_regions: int = self.metadata.get("truth_regions", 0)
         self.dtype = feature_type(self.metadata)
         self.images_per_file = images_per_file
@@ -103,7 +105,10 @@ class FeatureWriter:
             raise
         count, first = len(features) - truth, self.regions - self.truth_regions
         row = len(self._image_ids)
-        for target, part in ((slice(count), slice(count)), (slice(first, first + truth), slice(count, None))):
+        for target, part in (
+            (slice(count), slice(count)),
+            (slice(first, first + truth), slice(count, None)),
+        ):
             self._features[row, target] = stored[part]
             self._boxes[row, target] = np.nan if boxes is None else boxes[part].clip(0, 1)
             self._scores[row, target] = 1 if scores is None else scores[part]
@@ -159,7 +164,10 @@ class FeatureWriter:
         return self
 
     def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self.close()
@@ -183,7 +191,9 @@ class FeatureWriter:
         self._start_file()
 
     def _write(self, path: Path, batch: pa.RecordBatch) -> None:
-        schema = batch.schema.with_metadata({METADATA: json.dumps(self.metadata, sort_keys=True).encode()})
+        schema = batch.schema.with_metadata(
+            {METADATA: json.dumps(self.metadata, sort_keys=True).encode()}
+        )
 
         def write(aside: Path) -> None:
             with aside.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -206,7 +216,9 @@ def _all_finite(values: NDArray[Any]) -> bool:
 
 
 def _fixed_size_list(values: NDArray[Any]) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), int(np.prod(values.shape[1:])))
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(values.reshape(-1)), int(np.prod(values.shape[1:]))
+    )
 
 
 def _check_boxes(image_id: str, boxes: NDArray[np.floating[Any]], count: int) -> None:

@@ -43,7 +43,12 @@ class HubnessBank:
         """Return a bank with float16 vectors, as a file holds them."""
         name, arguments = split(correction)
         built: HubnessCorrection = build("bifocal.hubness", correction)
-        return cls(captions.astype(np.float16), images.astype(np.float16), built, {"name": name, **arguments})
+        return cls(
+            captions.astype(np.float16),
+            images.astype(np.float16),
+            built,
+            {"name": name, **arguments},
+        )
 
     def image_bias(self, images: Array) -> Array:
         """Return the biases (N,) float32 of images (N, d), which are added to their scores for any sentence."""
@@ -55,13 +60,19 @@ class HubnessBank:
 
     def _bias(self, queries: Array, candidates: Array) -> Array:
         bank = queries.astype(np.float32)
-        blocks = [candidates[start : start + BLOCK].astype(np.float32) for start in range(0, len(candidates), BLOCK)]
+        blocks = [
+            candidates[start : start + BLOCK].astype(np.float32)
+            for start in range(0, len(candidates), BLOCK)
+        ]
         biases = [self.correction.bias(bank @ block.T) for block in blocks]
         return np.concatenate([np.zeros(0), *biases]).astype(np.float32)
 
     def write(self, directory: Path) -> None:
         """Write ``hubness.safetensors``."""
-        arrays = {"captions": np.ascontiguousarray(self.captions), "images": np.ascontiguousarray(self.images)}
+        arrays = {
+            "captions": np.ascontiguousarray(self.captions),
+            "images": np.ascontiguousarray(self.images),
+        }
         save_file(arrays, directory / FILE, metadata={"correction": json.dumps(self.reference)})
 
     @classmethod

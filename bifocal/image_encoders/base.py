@@ -37,11 +37,17 @@ class ImageEncoder(nn.Module):
 
     reads_pixels: bool = False
     """Whether the input is pixels (B, 3, H, W) in [0, 255], and not stored features (B, R, D)."""
-    single_vector: bool = True  # whether an image has one vector (B, d), and not one per cell and level (B, L, N, d)
+    single_vector: bool = (
+        True  # whether an image has one vector (B, d), and not one per cell and level (B, L, N, d)
+    )
     levels_per_image: int = 1
     """L of an encoder with several vectors; stored features hold the cells of one level after the other."""
-    keeps_any_size: bool = False  # whether evaluation feeds an image of any size unchanged to the network
-    onnx_image_size: int | None = None  # side of the only square that an exported graph takes, pixels
+    keeps_any_size: bool = (
+        False  # whether evaluation feeds an image of any size unchanged to the network
+    )
+    onnx_image_size: int | None = (
+        None  # side of the only square that an exported graph takes, pixels
+    )
 
     def __init__(self, input_dim: int, dim: int) -> None:
         super().__init__()
@@ -61,14 +67,18 @@ class ImageEncoder(nn.Module):
     def last_activations(self, regions: RegionBatch) -> Activations:
         """Return the last activations of one image that have a position: here, the stored regions."""
         if not self.single_vector:
-            raise ValueError(f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several")
+            raise ValueError(
+                f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several"
+            )
         present = regions.mask[0]
 
         def embed(cells: Tensor) -> Tensor:
             vectors: Tensor = self(cells.unsqueeze(0), present[present].unsqueeze(0))
             return vectors[0]
 
-        return Activations(self.to_dtype(regions.features)[0, present], regions.boxes[0, present], embed)
+        return Activations(
+            self.to_dtype(regions.features)[0, present], regions.boxes[0, present], embed
+        )
 
     def keeps_square(self, size: int) -> bool:
         """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""

@@ -86,9 +86,13 @@ class BEANEncoder(ImageEncoder):
     ) -> None:
         super().__init__(input_dim, dim)
         if pooling not in get_args(Pooling):
-            raise ValueError(f"no pooling {pooling!r}; BEANEncoder has {' and '.join(get_args(Pooling))}")
+            raise ValueError(
+                f"no pooling {pooling!r}; BEANEncoder has {' and '.join(get_args(Pooling))}"
+            )
         if eval_resize not in get_args(EvalResize):
-            raise ValueError(f"no eval_resize {eval_resize!r}; BEANEncoder has {', '.join(get_args(EvalResize))}")
+            raise ValueError(
+                f"no eval_resize {eval_resize!r}; BEANEncoder has {', '.join(get_args(EvalResize))}"
+            )
         if backbone is not None and input_dim != 3:
             raise ValueError(
                 f"BEANEncoder: the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}; "
@@ -108,14 +112,18 @@ class BEANEncoder(ImageEncoder):
         """Yield what two arguments contradict."""
         if "extremes" in arguments and arguments.get("pooling", "max_min") != "max_min":
             yield "extremes is for pooling 'max_min': leave extremes out"
-        if arguments.get("mirror") and (arguments.get("crop", 256) is None or arguments.get("backbone", "") is None):
+        if arguments.get("mirror") and (
+            arguments.get("crop", 256) is None or arguments.get("backbone", "") is None
+        ):
             yield "mirror is for random crops of pixels: set backbone and crop, or leave mirror out"
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         if not self.reads_pixels:
             return self.project(self.pool(self.adaptation(features), mask))
         if self.training and self.crop is not None:
-            return self.embed_pixels(random_crops(whole_images(features, mask), self.crop, mirror=self.mirror))
+            return self.embed_pixels(
+                random_crops(whole_images(features, mask), self.crop, mirror=self.mirror)
+            )
         images = resize_for_eval(features, mask, self.eval_resize, self.image_size)
         return torch.stack(map_by_shape(images, self.embed_pixels, EVAL_BATCH_SIZE))
 
@@ -136,13 +144,19 @@ class BEANEncoder(ImageEncoder):
     def backbone_maps(self, pixels: Tensor) -> Tensor:
         """Return F (B, C, h, w), eq. (1), for images of one size (B, 3, H, W)."""
         if self.backbone is None:
-            raise TypeError("this BEANEncoder has no backbone: it reads stored features, not pixels")
+            raise TypeError(
+                "this BEANEncoder has no backbone: it reads stored features, not pixels"
+            )
         maps: Tensor = self.backbone(pixels)
         return maps
 
     def pool(self, cells: Tensor, mask: Tensor) -> Tensor:
         """Return h of eq. (2), (B, D'), of G (B, R, D') where ``mask`` (B, R) is true."""
-        return mean_region(cells, mask) if self.pooling == "average" else max_plus_min(cells, mask, self.extremes)
+        return (
+            mean_region(cells, mask)
+            if self.pooling == "average"
+            else max_plus_min(cells, mask, self.extremes)
+        )
 
     def project(self, pooled: Tensor) -> Tensor:
         """Return x of eq. (3), (B, d), of h (B, D')."""
@@ -155,7 +169,9 @@ class BEANEncoder(ImageEncoder):
         return resize_for_eval(pixels, mask, self.eval_resize, self.image_size)
 
     def keeps_square(self, size: int) -> bool:
-        unchanged = self.eval_resize == "as_is" or (self.eval_resize == "stretch" and self.image_size == size)
+        unchanged = self.eval_resize == "as_is" or (
+            self.eval_resize == "stretch" and self.image_size == size
+        )
         return self.reads_pixels and unchanged
 
     @property
@@ -178,7 +194,9 @@ class BEANEncoder(ImageEncoder):
             vectors.append(class_activation_maps(self.adapt(maps)[0], projection))
             boxes.append(cell_boxes(*maps.shape[2:]).to(maps))
         masks = [cells.new_ones(len(cells), dtype=torch.bool) for cells in vectors]
-        return RegionVectors(*(pad_sequence(parts, batch_first=True) for parts in (vectors, masks, boxes)))
+        return RegionVectors(
+            *(pad_sequence(parts, batch_first=True) for parts in (vectors, masks, boxes))
+        )
 
     def pixel_regions(self, pixels: Tensor) -> Tensor:
         """Return G' (B, h w, d), eq. (8), row by row, for images of one size (B, 3, H, W)."""
@@ -199,6 +217,10 @@ class BEANEncoder(ImageEncoder):
         else:
             extra = load_file(path) if path.is_file() else {}
         prefix = "adaptation."
-        weights = {name.removeprefix(prefix): value for name, value in extra.items() if name.startswith(prefix)}
+        weights = {
+            name.removeprefix(prefix): value
+            for name, value in extra.items()
+            if name.startswith(prefix)
+        }
         if weights:
             load_into(self.adaptation, weights, path)

@@ -48,16 +48,26 @@ class ConcatenatedImages(ImageEncoder):
 
     def region_embeddings(self, features: Tensor) -> Tensor:
         """Return the regions in the joint space (B, R, n d), of unit norm, if the members are ``SMILEEncoder``."""
-        return join([member.region_embeddings(features) for member in self.members if isinstance(member, SMILEEncoder)])
+        return join(
+            [
+                member.region_embeddings(features)
+                for member in self.members
+                if isinstance(member, SMILEEncoder)
+            ]
+        )
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return regions (B, R, n d) before normalization, each member divided by the norm of its mean."""
         members: list[Any] = self._encoders
         if not hasattr(members[0], "activation_maps"):
-            raise ValueError(f"{type(members[0]).__name__} has no activation_maps(): choose another localizer")
+            raise ValueError(
+                f"{type(members[0]).__name__} has no activation_maps(): choose another localizer"
+            )
         maps: list[RegionVectors] = [member.activation_maps(regions) for member in members]
         norms = [mean_region(each.vectors, each.mask).norm(dim=1) for each in maps]
-        scaled = [each.vectors / norm[:, None, None] for each, norm in zip(maps, norms, strict=True)]
+        scaled = [
+            each.vectors / norm[:, None, None] for each, norm in zip(maps, norms, strict=True)
+        ]
         return maps[0]._replace(vectors=join(scaled))
 
     def keeps_square(self, size: int) -> bool:

@@ -41,7 +41,11 @@ def signed_power(x: Tensor, power: float) -> Tensor:
     """Return sign(x) (|x| + EPSILON)^power of activations of any shape; sign(0) is 1, sign(-0) is -1 in torch."""
     # In place: memory for new tensors takes several times as long as the arithmetic.
     raised = x.abs().add_(EPSILON).pow_(power)
-    return torch.where(x < 0, -raised, raised) if torch.compiler.is_exporting() else raised.copysign_(x)
+    return (
+        torch.where(x < 0, -raised, raised)
+        if torch.compiler.is_exporting()
+        else raised.copysign_(x)
+    )
 
 
 class LastLayersEncoder(ImageEncoder):
@@ -99,7 +103,9 @@ class LastLayersEncoder(ImageEncoder):
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         if not 0 < power <= 1 or not 0 <= dropout < 1:
-            raise ValueError(f"power {power}, dropout {dropout}: expected numbers in (0, 1] and [0, 1)")
+            raise ValueError(
+                f"power {power}, dropout {dropout}: expected numbers in (0, 1] and [0, 1)"
+            )
         super().__init__(input_dim, dim)
         self.config = BackboneConfig(backbone, model_arguments=model_arguments)
         self.layer, self.cells, self.views, self.power = layer, cells, 1 + mirror, power
@@ -122,23 +128,38 @@ class LastLayersEncoder(ImageEncoder):
         return ("batch", self.views * self.cells**2, self.input_dim)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        return normalize(self.projection(self.dropout(self.standardize(self.pooled(features, mask)))), dim=1)
+        return normalize(
+            self.projection(self.dropout(self.standardize(self.pooled(features, mask)))), dim=1
+        )
 
     def pooled(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the mean (B, C) of the activations of all cells, before it is standardized."""
         features, mask = features.to(self.projection.weight), mask.to(self.projection.weight.device)
         maps = self._drawn_maps(features, mask) if self.training else self._maps(features, mask)
-        parts = [maps] if self.training or torch.compiler.is_exporting() else maps.split(EVAL_BATCH_SIZE)
-        return torch.cat([torch.cat([a.mean(dim=(1, 2)) for a in self._activations(part)], dim=1) for part in parts])
+        parts = (
+            [maps]
+            if self.training or torch.compiler.is_exporting()
+            else maps.split(EVAL_BATCH_SIZE)
+        )
+        return torch.cat(
+            [
+                torch.cat([a.mean(dim=(1, 2)) for a in self._activations(part)], dim=1)
+                for part in parts
+            ]
+        )
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the cells in the joint space before normalization; their mean, normalized, is the embedding."""
-        cells = torch.cat(self._activations(self._maps(self.to_dtype(regions.features), regions.mask)), dim=3)
+        cells = torch.cat(
+            self._activations(self._maps(self.to_dtype(regions.features), regions.mask)), dim=3
+        )
         side = math.isqrt(cells.shape[2])
         boxes = cell_boxes(side, side).to(cells)
         # Not len(cells), which would fix the batch size of an exported graph.
         boxes = torch.cat([boxes, mirrored(boxes)][: self.views]).expand(cells.shape[0], -1, -1)
-        vectors = self.projection(self.standardize(cells.flatten(1, 2).transpose(1, 2)).transpose(1, 2))
+        vectors = self.projection(
+            self.standardize(cells.flatten(1, 2).transpose(1, 2)).transpose(1, 2)
+        )
         return RegionVectors(vectors, boxes.new_ones(boxes.shape[:2], dtype=torch.bool), boxes)
 
     def _maps(self, features: Tensor, mask: Tensor) -> Tensor:
@@ -146,7 +167,9 @@ class LastLayersEncoder(ImageEncoder):
         count = self.views * self.cells**2
         if not torch.compiler.is_exporting():
             self._check(features, mask, int(mask[:, :count].sum()) == len(mask) * count)
-        maps: Tensor = features[:, :count].transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))
+        maps: Tensor = (
+            features[:, :count].transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))
+        )
         return maps.transpose(1, 2)
 
     def _check(self, features: Tensor, mask: Tensor, valid: bool) -> None:
@@ -179,7 +202,9 @@ class LastLayersEncoder(ImageEncoder):
         found = [*(self._resized(other, last) for other in others), last]
         raised = _SignedPower.apply if self.training else signed_power
         return [
-            raised(layer.movedim(1, 3).float(), self.power).flatten(1, 2).unflatten(0, maps.shape[:2])
+            raised(layer.movedim(1, 3).float(), self.power)
+            .flatten(1, 2)
+            .unflatten(0, maps.shape[:2])
             for layer in found
         ]
 
@@ -192,4 +217,6 @@ class LastLayersEncoder(ImageEncoder):
         """Load the weights that the extractor Grid keeps with the features in ``directory``."""
         backbone = self._backbone()
         load_feature_weights(backbone.network, directory, backbone.classifier_prefix)
-        self.layers.load_state_dict(TailLayers(backbone.network, self.layer, self.also).state_dict())
+        self.layers.load_state_dict(
+            TailLayers(backbone.network, self.layer, self.also).state_dict()
+        )

@@ -29,7 +29,9 @@ class LinearEncoder(ImageEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 4096, dim: int = 512, standardize: bool = False, dropout: float = 0.0) -> None:
+    def __init__(
+        self, input_dim: int = 4096, dim: int = 512, standardize: bool = False, dropout: float = 0.0
+    ) -> None:
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}: expected a number in [0, 1)")
         super().__init__(input_dim, dim)

@@ -74,7 +74,9 @@ class MultiLevelEncoder(ImageEncoder):
         channels = [input_dim] * levels
         if backbone is not None:
             if len(layers) != levels:
-                raise ValueError(f"{levels} levels and {len(layers)} layers of {backbone}: expected as many of both")
+                raise ValueError(
+                    f"{levels} levels and {len(layers)} layers of {backbone}: expected as many of both"
+                )
             if input_dim != 3:
                 raise ValueError(
                     f"the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}: extract "
@@ -117,7 +119,9 @@ class MultiLevelEncoder(ImageEncoder):
     def _mapped(self, level: nn.Sequential, maps: Tensor) -> Tensor:
         """Return the cells (B, N, d) of a level's maps (B, C, h, w), before they are normalized."""
         mapped: Tensor = level[0](maps.movedim(1, 3)).movedim(3, 1)
-        resampled = interpolate(mapped, size=(self.cells, self.cells), mode="bilinear", align_corners=False)
+        resampled = interpolate(
+            mapped, size=(self.cells, self.cells), mode="bilinear", align_corners=False
+        )
         cells: Tensor = level[1:](resampled.flatten(2).transpose(1, 2))
         return cells
 

@@ -30,7 +30,9 @@ class ProjectionEncoder(ImageEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 4096, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
+    def __init__(
+        self, input_dim: int = 4096, dim: int = 512, hidden: int = 2048, dropout: float = 0.5
+    ) -> None:
         super().__init__(input_dim, dim)
         self.layers = two_layers(input_dim, hidden, dim, dropout)
 

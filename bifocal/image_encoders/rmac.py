@@ -65,7 +65,9 @@ class RMACEncoder(ImageEncoder):
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         self._keep_statistics()
         images = whole_images(features, mask)
-        return torch.stack(map_by_shape(images, lambda some: self.embed_maps(self.backbone(some)), EVAL_BATCH_SIZE))
+        return torch.stack(
+            map_by_shape(images, lambda some: self.embed_maps(self.backbone(some)), EVAL_BATCH_SIZE)
+        )
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the embeddings (B, d) of images of one size (B, 3, H, W), by operations that no size changes.
@@ -84,7 +86,9 @@ class RMACEncoder(ImageEncoder):
         """Return the l2-normalized maxima (n, C) of all regions of images (B, 3, H, W), before the whitening."""
         self._keep_statistics()
         images = whole_images(features, mask)
-        regions = map_by_shape(images, lambda pixels: self._regions(self.backbone(pixels)), EVAL_BATCH_SIZE)
+        regions = map_by_shape(
+            images, lambda pixels: self._regions(self.backbone(pixels)), EVAL_BATCH_SIZE
+        )
         return torch.cat(regions)
 
     def set_whitening(self, whitening: Whitening) -> None:

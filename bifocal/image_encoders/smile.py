@@ -36,7 +36,9 @@ class SMILEEncoder(ImageEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 2048, dim: int = 2400, ablation: Ablation | None = None) -> None:
+    def __init__(
+        self, input_dim: int = 2048, dim: int = 2400, ablation: Ablation | None = None
+    ) -> None:
         super().__init__(input_dim, dim)
         self.convolution = nn.Linear(input_dim, dim, bias=False)
         self.softmax = ablation != "no_softmax"
@@ -46,7 +48,9 @@ class SMILEEncoder(ImageEncoder):
         elif ablation == "scalar":
             self.attention = nn.Linear(dim, 1, bias=False)
         elif ablation not in ("mean", "no_convolution"):
-            raise ValueError(f"no ablation {ablation!r}; SMILEEncoder has mean, scalar, no_convolution, no_softmax")
+            raise ValueError(
+                f"no ablation {ablation!r}; SMILEEncoder has mean, scalar, no_convolution, no_softmax"
+            )
         self.uniform = ablation == "mean"
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:

@@ -34,7 +34,12 @@ class Attention(NamedTuple):
 
 
 def attend(
-    texts: Tensor, cells: Tensor, *, unit: bool = True, softmax: bool = False, level: int | None = None
+    texts: Tensor,
+    cells: Tensor,
+    *,
+    unit: bool = True,
+    softmax: bool = False,
+    level: int | None = None,
 ) -> Attention:
     """Return the attention of T texts, words or sentences, to one image.
 
@@ -73,7 +78,9 @@ def attend(
     return Attention(heatmaps[torch.arange(len(texts)), chosen], best, chosen)
 
 
-def phrase_heatmap(words: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()) -> Tensor:
+def phrase_heatmap(
+    words: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()
+) -> Tensor:
     """Return the heatmap of a phrase inside a sentence: the mean over its words, weighted by their pertinence.
 
     Section 4.3 of the paper.
@@ -99,7 +106,9 @@ def phrase_heatmap(words: Tensor, cells: Tensor, options: AttentionOptions = Att
     return (weights.unsqueeze(1) * attention.heatmaps).sum(dim=0) / total
 
 
-def sentence_heatmap(sentence: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()) -> Tensor:
+def sentence_heatmap(
+    sentence: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()
+) -> Tensor:
     """Return the heatmap of a phrase without a sentence: eq. (6a) at the best level.
 
     This is how the paper localizes on ReferIt and Visual Genome.
@@ -111,7 +120,11 @@ def sentence_heatmap(sentence: Tensor, cells: Tensor, options: AttentionOptions 
         sentence (d,), cells (L, R, d) -> (R,)
     """
     attention = attend(
-        sentence.unsqueeze(0), cells, unit=options.unit_sentence, softmax=options.softmax, level=options.sentence_level
+        sentence.unsqueeze(0),
+        cells,
+        unit=options.unit_sentence,
+        softmax=options.softmax,
+        level=options.sentence_level,
     )
     return attention.heatmaps[0]
 
@@ -128,7 +141,9 @@ def find_phrase(sentence: Sequence[str], phrase: Sequence[str], number: int = 0)
     """
     size = len(phrase)
     starts = [
-        start for start in range(len(sentence) - size + 1) if list(sentence[start : start + size]) == list(phrase)
+        start
+        for start in range(len(sentence) - size + 1)
+        if list(sentence[start : start + size]) == list(phrase)
     ]
     if not size or not starts:
         return None

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ServedScores, masked, require
+from bifocal.localization.base import (
+    Localizer,
+    RegionScores,
+    RegionVectors,
+    ServedScores,
+    masked,
+    require,
+)
 
 PAPER_K = 180
 """Number of dimensions, of 2400, that the paper chose on validation images."""
@@ -54,7 +61,11 @@ class BEANHeatmap(Localizer):
 
     def candidates(self, dim: int) -> Mapping[int, Localizer]:
         """Return localizers by their k, in ascending order; empty if k was given."""
-        values = () if self.fixed else sorted({max(1, round(fraction * dim)) for fraction in K_FRACTIONS})
+        values = (
+            ()
+            if self.fixed
+            else sorted({max(1, round(fraction * dim)) for fraction in K_FRACTIONS})
+        )
         return {k: BEANHeatmap(k) for k in values}
 
 

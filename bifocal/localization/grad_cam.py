@@ -24,7 +24,11 @@ class Activations(NamedTuple):
         """Return the activations of one image from its maps (1, D, h, w)."""
         size = maps.shape[2:]
         boxes = cell_boxes(*size).to(maps)
-        return cls(maps[0].flatten(1).T, boxes, lambda cells: embed_maps(cells.T.unflatten(1, size)[None])[0])
+        return cls(
+            maps[0].flatten(1).T,
+            boxes,
+            lambda cells: embed_maps(cells.T.unflatten(1, size)[None])[0],
+        )
 
 
 def pair_heatmaps(

@@ -35,7 +35,9 @@ def has_peak(region_scores: RegionScores) -> Tensor:
     """Return whether the scores of an image's regions differ, (N,); else, as without any attention, none is a peak."""
     scores = region_scores.scores
     absent = scores.isneginf()
-    return (scores.amax(dim=1) > scores.masked_fill(absent, torch.inf).amin(dim=1)) | ((~absent).sum(dim=1) == 1)
+    return (scores.amax(dim=1) > scores.masked_fill(absent, torch.inf).amin(dim=1)) | (
+        (~absent).sum(dim=1) == 1
+    )
 
 
 def peak_points(region_scores: RegionScores, corner: bool = False) -> Tensor:
@@ -57,15 +59,25 @@ def peak_points(region_scores: RegionScores, corner: bool = False) -> Tensor:
     """
     scores, boxes = region_scores
     if scores.isnan().any():
-        raise ValueError(f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} images")
+        raise ValueError(
+            f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} images"
+        )
     best = scores.amax(dim=1, keepdim=True)
     if best.isneginf().any():
-        raise ValueError(f"{int(best.isneginf().sum())} of {len(scores)} images have no region with a score")
+        raise ValueError(
+            f"{int(best.isneginf().sum())} of {len(scores)} images have no region with a score"
+        )
     centers = (boxes[:, :, :2] + boxes[:, :, 2:]) / 2
     if centers[scores == best].isnan().any():
         raise ValueError("a best region has no box: features without boxes cannot localize")
     distances = (centers - 0.5).square().sum(dim=2).masked_fill(scores != best, torch.inf)
     # Several cells can be equally far from the center, up to rounding.
     nearest = distances <= distances.amin(dim=1, keepdim=True) + 1e-6
-    first = (2 * centers[:, :, 1] + centers[:, :, 0] / 1024).masked_fill(~nearest, torch.inf).argmin(dim=1)
-    return (boxes[:, :, :2] if corner else centers)[torch.arange(len(centers), device=centers.device), first]
+    first = (
+        (2 * centers[:, :, 1] + centers[:, :, 0] / 1024)
+        .masked_fill(~nearest, torch.inf)
+        .argmin(dim=1)
+    )
+    return (boxes[:, :, :2] if corner else centers)[
+        torch.arange(len(centers), device=centers.device), first
+    ]

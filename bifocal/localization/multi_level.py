@@ -8,7 +8,15 @@ from torch import Tensor
 
 from bifocal.features import RegionBatch
 from bifocal.localization.attention import AttentionOptions, phrase_heatmap, sentence_heatmap
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ServedScores, TextContext, masked, require
+from bifocal.localization.base import (
+    Localizer,
+    RegionScores,
+    RegionVectors,
+    ServedScores,
+    TextContext,
+    masked,
+    require,
+)
 
 
 class MultiLevelHeatmap(Localizer):
@@ -34,7 +42,9 @@ class MultiLevelHeatmap(Localizer):
 
     def __init__(self, text_context: TextContext = "sentence") -> None:
         if text_context not in ("phrase", "sentence"):
-            raise ValueError(f"no text_context {text_context!r}; MultiLevelHeatmap has phrase and sentence")
+            raise ValueError(
+                f"no text_context {text_context!r}; MultiLevelHeatmap has phrase and sentence"
+            )
         self.text_context = text_context
         self.attention = AttentionOptions()
 
@@ -58,11 +68,17 @@ class MultiLevelHeatmap(Localizer):
             sentence_heatmap(text, cells, self.attention)
             if phrase is None
             else phrase_heatmap(phrase, cells, self.attention)
-            for text, phrase, cells in zip(texts, words or [None] * len(texts), vectors.vectors, strict=True)
+            for text, phrase, cells in zip(
+                texts, words or [None] * len(texts), vectors.vectors, strict=True
+            )
         ]
         return masked(torch.stack(heatmaps), vectors)
 
     def served(self) -> ServedScores:
         options = self.attention
-        arguments = {"softmax": options.softmax, "level": options.sentence_level, "unit": options.unit_sentence}
+        arguments = {
+            "softmax": options.softmax,
+            "level": options.sentence_level,
+            "unit": options.unit_sentence,
+        }
         return ServedScores("attention", "cells", arguments)

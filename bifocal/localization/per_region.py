@@ -25,12 +25,18 @@ class PerRegionLocalizer(Localizer):
         """Return the embedding of each region by itself; see ``Localizer``."""
         name = type(encoder).__name__
         if encoder.reads_pixels:
-            raise ValueError(f"PerRegionLocalizer needs an encoder of stored regions, a {name} reads pixels")
+            raise ValueError(
+                f"PerRegionLocalizer needs an encoder of stored regions, a {name} reads pixels"
+            )
         if not encoder.single_vector:
-            raise ValueError(f"PerRegionLocalizer needs one vector per image, a {name} gives several")
+            raise ValueError(
+                f"PerRegionLocalizer needs one vector per image, a {name} gives several"
+            )
         features = encoder.to_dtype(regions.features)
         single = features.flatten(0, 1).unsqueeze(1)
-        vectors = encoder(single, torch.ones(single.shape[:2], dtype=torch.bool, device=single.device))
+        vectors = encoder(
+            single, torch.ones(single.shape[:2], dtype=torch.bool, device=single.device)
+        )
         return RegionVectors(vectors.unflatten(0, features.shape[:2]), regions.mask, regions.boxes)
 
     def served(self) -> ServedScores:

@@ -56,7 +56,9 @@ class SmoothedActivations(Localizer):
         return maps
 
     def served(self) -> ServedScores:
-        return ServedScores("smoothed_activations", "regions", {"sigma": self.sigma, "center": self.center})
+        return ServedScores(
+            "smoothed_activations", "regions", {"sigma": self.sigma, "center": self.center}
+        )
 
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None

@@ -36,7 +36,11 @@ class HingeAveragePrecisionLoss(nn.Module):
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
         rows = [(row, match.bool()) for row, match in zip(scores.cross, matches, strict=True)]
-        costs = [_hinge(row[match], row[~match]) for row, match in rows if match.any() and not match.all()]
+        costs = [
+            _hinge(row[match], row[~match])
+            for row, match in rows
+            if match.any() and not match.all()
+        ]
         return torch.stack(costs).mean() if costs else scores.cross.sum() * 0
 
 
@@ -46,8 +50,13 @@ def _hinge(matches: Tensor, negatives: Tensor) -> Tensor:
     The j-th negative above the i-th match changes precision from i / (i + j - 1) to i / (i + j), and S by
     -2 (s_i - s_j) / (P N).
     """
-    positive, negative = matches.sort(descending=True).values, negatives.sort(descending=True).values
-    i = torch.arange(1, len(positive) + 1, device=positive.device, dtype=positive.dtype).unsqueeze(1)
+    positive, negative = (
+        matches.sort(descending=True).values,
+        negatives.sort(descending=True).values,
+    )
+    i = torch.arange(1, len(positive) + 1, device=positive.device, dtype=positive.dtype).unsqueeze(
+        1
+    )
     j = torch.arange(1, len(negative) + 1, device=positive.device, dtype=positive.dtype)
     lost_precision = (i / (i + j - 1) - i / (i + j)) / len(positive)
     gain = lost_precision - 2 * (positive.unsqueeze(1) - negative) / (len(positive) * len(negative))

@@ -41,18 +41,26 @@ class InfoNCELoss(nn.Module):
     """
 
     def __init__(
-        self, temperature: float = 0.07, learn_temperature: bool = False, label_smoothing: float = 0.0
+        self,
+        temperature: float = 0.07,
+        learn_temperature: bool = False,
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
         arguments = {"temperature": temperature, "learn_temperature": learn_temperature}
         for problem in self.conflicts(arguments | {"label_smoothing": label_smoothing}):
             raise ValueError(problem)
         self.temperature, self.label_smoothing = temperature, label_smoothing
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learn_temperature else None
+        self.log_scale = (
+            nn.Parameter(torch.tensor(-math.log(temperature))) if learn_temperature else None
+        )
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        temperature, smoothing = arguments.get("temperature", 0.07), arguments.get("label_smoothing", 0.0)
+        temperature, smoothing = (
+            arguments.get("temperature", 0.07),
+            arguments.get("label_smoothing", 0.0),
+        )
         lowest = 1 / MAX_SCALE if arguments.get("learn_temperature") else 0
         if temperature <= 0 or temperature < lowest:
             least = f"at least {lowest:g}, as it is learned" if lowest else "a positive number"
@@ -70,10 +78,16 @@ class InfoNCELoss(nn.Module):
 
     def learned_values(self) -> dict[str, float]:
         """Return the temperature, if it is learned, for the history of a training."""
-        return {} if self.log_scale is None else {"temperature": max(math.exp(-self.log_scale.item()), 1 / MAX_SCALE)}
+        return (
+            {}
+            if self.log_scale is None
+            else {"temperature": max(math.exp(-self.log_scale.item()), 1 / MAX_SCALE)}
+        )
 
 
-def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label_smoothing: float = 0.0) -> Tensor:
+def info_nce(
+    scores: Tensor, matches: Tensor, temperature: float | Tensor, label_smoothing: float = 0.0
+) -> Tensor:
     """Return the value of ``InfoNCELoss`` for a score matrix (N, M)."""
     check_matches(scores, matches)
     logits = scores / temperature
@@ -86,7 +100,9 @@ def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label
     return mean_of_matches(costs)
 
 
-def _costs(logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, smoothing: float) -> Tensor:
+def _costs(
+    logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, smoothing: float
+) -> Tensor:
     """Return the cost of each match (``query``, ``candidate``) against the candidates that do not match the query."""
     # The mask is finite, so that the loss and its gradient are 0 where a match has no negatives.
     negatives = logits.masked_fill(matches, torch.finfo(logits.dtype).min / 2)
@@ -97,5 +113,7 @@ def _costs(logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, sm
         return costs
     # With the target distribution q, the cross-entropy is: cost of the match + sum of q_c (p - c) over candidates c.
     others, count = logits.masked_fill(matches, 0).sum(dim=1), (~matches).sum(dim=1)
-    smoothed: Tensor = costs + smoothing * (count[query] * positives - others[query]) / (count[query] + 1)
+    smoothed: Tensor = costs + smoothing * (count[query] * positives - others[query]) / (
+        count[query] + 1
+    )
     return smoothed

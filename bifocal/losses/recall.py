@@ -88,7 +88,9 @@ class RecallLoss(SorterLoss):
         queries = rank_each_match(scores, matches)
         ranks, fine_tuning_cost = self.sorter_ranks(queries.scores)
         rank = ranks.gather(1, queries.match).squeeze(1)
-        total: Tensor = mean_of_matches(self._cost(rank, ranks, queries.negatives)) + fine_tuning_cost
+        total: Tensor = (
+            mean_of_matches(self._cost(rank, ranks, queries.negatives)) + fine_tuning_cost
+        )
         return total
 
     def _cost(self, rank: Tensor, ranks: Tensor, negatives: Tensor) -> Tensor:
@@ -100,7 +102,9 @@ class RecallLoss(SorterLoss):
         if self.surrogate == "log_rank":
             # An approximate sorter may give the best score a rank below 0.
             return torch.log1p(relu(rank))
-        return torch.stack([torch.sigmoid((rank - k + 0.5) / self.softness) for k in self.ks]).mean(dim=0)
+        return torch.stack([torch.sigmoid((rank - k + 0.5) / self.softness) for k in self.ks]).mean(
+            dim=0
+        )
 
 
 class Queries(NamedTuple):
@@ -118,5 +122,7 @@ def rank_each_match(scores: Tensor, matches: Tensor) -> Queries:
     others = matches[row].scatter(1, match, False)
     lowest, highest = scores.detach().aminmax(dim=1, keepdim=True)
     # Below the last score also where all scores are equal, or where the difference is lost in rounding.
-    behind = torch.minimum(lowest - 0.01 * (highest - lowest), torch.nextafter(lowest, lowest.new_tensor(-torch.inf)))
+    behind = torch.minimum(
+        lowest - 0.01 * (highest - lowest), torch.nextafter(lowest, lowest.new_tensor(-torch.inf))
+    )
     return Queries(torch.where(others, behind[row], scores[row]), match, ~matches[row])

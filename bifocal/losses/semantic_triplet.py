@@ -52,7 +52,10 @@ class SemanticTripletLoss(nn.Module):
         super().__init__()
         self.margin = margin
         self.visual_weight = visual_weight
-        self.image_to_text_weight, self.text_to_image_weight = image_to_text_weight, text_to_image_weight
+        self.image_to_text_weight, self.text_to_image_weight = (
+            image_to_text_weight,
+            text_to_image_weight,
+        )
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
@@ -67,14 +70,19 @@ class SemanticTripletLoss(nn.Module):
                 "of an image"
             )
         if scores.visual is None:
-            raise ValueError("SemanticTripletLoss needs scores.visual, between images: train a TwoBranchModel with it")
+            raise ValueError(
+                "SemanticTripletLoss needs scores.visual, between images: train a TwoBranchModel with it"
+            )
         relevance = matches.to(torch.int8) * 2 - 1 if matches.dtype == torch.bool else matches
         relevance = relevance * ~torch.eye(len(matches), dtype=torch.bool, device=matches.device)
         query, relevant, irrelevant = triplets(relevance)
         if not len(query):
             return scores.cross.sum() * 0
         parts = self.weighted(scores.visual, scores.cross, scores.cross.T)
-        costs = [weight * relu(self.margin - part[query, relevant] + part[query, irrelevant]) for weight, part in parts]
+        costs = [
+            weight * relu(self.margin - part[query, relevant] + part[query, irrelevant])
+            for weight, part in parts
+        ]
         return torch.stack(costs).sum(dim=0).mean() / 2
 
     @property

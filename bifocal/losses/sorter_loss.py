@@ -26,7 +26,9 @@ class SorterRanks(nn.Module):
         self.sorter = sorter
         self.fine_tune = fine_tune
         if fine_tune and not any(True for _ in self.sorter.parameters()):
-            raise ValueError(f"fine_tune is {fine_tune}, but {type(self.sorter).__name__} has no weights: set it to 0")
+            raise ValueError(
+                f"fine_tune is {fine_tune}, but {type(self.sorter).__name__} has no weights: set it to 0"
+            )
         self.sorter.requires_grad_(bool(fine_tune))
         self.eval()
 
@@ -42,21 +44,29 @@ class SorterRanks(nn.Module):
         cost = ranks.new_zeros(())
         if self.fine_tune:
             values = scores.detach()
-            cost = self.fine_tune * l1_loss(self.sorter(values), exact_ranks(values)) / scores.shape[-1]
+            cost = (
+                self.fine_tune
+                * l1_loss(self.sorter(values), exact_ranks(values))
+                / scores.shape[-1]
+            )
         return ranks, cost
 
 
 class AuxiliaryLoss(nn.Module):
     """Loss on scores that keeps them in the sorter's range (thesis, section 5.5); 0 after ``steps`` training steps."""
 
-    def __init__(self, loss: Callable[[Scores, Tensor], Tensor], weight: float, steps: int | None) -> None:
+    def __init__(
+        self, loss: Callable[[Scores, Tensor], Tensor], weight: float, steps: int | None
+    ) -> None:
         super().__init__()
         self.loss, self.weight, self.steps = loss, weight, steps
         self.register_buffer("steps_done", torch.zeros((), dtype=torch.int64))
         self.steps_done: Tensor
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        disabled = self.weight == 0 or (self.steps is not None and int(self.steps_done) >= self.steps)
+        disabled = self.weight == 0 or (
+            self.steps is not None and int(self.steps_done) >= self.steps
+        )
         if self.training and torch.is_grad_enabled():
             self.steps_done += 1
         return scores.cross.new_zeros(()) if disabled else self.weight * self.loss(scores, matches)

@@ -41,6 +41,8 @@ class SpearmanLoss(RowRankLoss):
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
         n = ranks.shape[1]
         if n < 2:
-            raise ValueError(f"scores {tuple(ranks.shape)}: a correlation needs groups of two scores or more")
+            raise ValueError(
+                f"scores {tuple(ranks.shape)}: a correlation needs groups of two scores or more"
+            )
         squares = (ranks - exact_ranks(matches.to(ranks.dtype))).square().sum(dim=1)
         return 6 * squares.mean() / (n * (n**2 - 1))

@@ -54,7 +54,11 @@ class StructurePreservingLoss(nn.Module):
         super().__init__()
         self.margin, self.max_violations = margin, max_violations
         self.caption_weight = caption_weight
-        self.image_weight, self.visual_weight, self.textual_weight = image_weight, visual_weight, textual_weight
+        self.image_weight, self.visual_weight, self.textual_weight = (
+            image_weight,
+            visual_weight,
+            textual_weight,
+        )
 
     @classmethod
     def needed_scores(cls, arguments: Mapping[str, Any]) -> tuple[Collection[str], str]:
@@ -68,7 +72,9 @@ class StructurePreservingLoss(nn.Module):
         if self.caption_weight:
             total = total + self.caption_weight * self._violations(scores.cross, matches, matches)
         if self.image_weight:
-            total = total + self.image_weight * self._violations(scores.cross.T, matches.T, matches.T)
+            total = total + self.image_weight * self._violations(
+                scores.cross.T, matches.T, matches.T
+            )
         if self.visual_weight:
             total = total + self.visual_weight * self._within(scores.visual, matches, "visual")
         if self.textual_weight:
@@ -91,5 +97,8 @@ class StructurePreservingLoss(nn.Module):
         # The square root has no finite gradient at 0.
         distances = (2 - 2 * scores).clamp_min(torch.finfo(scores.dtype).eps).sqrt()
         query, other = positive.nonzero(as_tuple=True)
-        costs = relu(self.margin + distances[query, other].unsqueeze(1) - distances[query]) * ~related[query]
+        costs = (
+            relu(self.margin + distances[query, other].unsqueeze(1) - distances[query])
+            * ~related[query]
+        )
         return costs.topk(min(self.max_violations, costs.shape[1]), dim=1).values.sum()

@@ -43,7 +43,9 @@ class TripletLoss(nn.Module):
     def __init__(self, margin: float = 0.2, negatives: Negatives = "all") -> None:
         super().__init__()
         if negatives not in ("all", "random", "hardest", "semi_hard"):
-            raise ValueError(f"no negatives {negatives!r}; TripletLoss has all, random, hardest, semi_hard")
+            raise ValueError(
+                f"no negatives {negatives!r}; TripletLoss has all, random, hardest, semi_hard"
+            )
         self.margin, self.negatives = margin, negatives
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
@@ -51,9 +53,14 @@ class TripletLoss(nn.Module):
         image, caption = matches.nonzero(as_tuple=True)
         positives = scores.cross[image, caption].unsqueeze(1)
         if self.negatives == "all":
-            slack, negatives = self.margin - positives, scores.cross.masked_fill(matches, -torch.inf)
+            slack, negatives = (
+                self.margin - positives,
+                scores.cross.masked_fill(matches, -torch.inf),
+            )
             if is_diagonal(matches, image, caption):  # the same values, faster
-                return (relu(negatives + slack).sum() + relu(negatives + slack.T).sum()) / len(image)
+                return (relu(negatives + slack).sum() + relu(negatives + slack.T).sum()) / len(
+                    image
+                )
             rows, columns = negatives.index_select(0, image), negatives.T.index_select(0, caption)
             return mean_of_matches(relu(rows + slack).sum(dim=1) + relu(columns + slack).sum(dim=1))
         caption_cost = self._cost(positives, scores.cross[image], ~matches[image])
@@ -66,7 +73,9 @@ class TripletLoss(nn.Module):
             return positives.new_zeros(len(positives))
         preference = self._preference(positives, candidates)
         selected = preference.masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
-        cost = relu(self.margin - positives + candidates.gather(1, selected)) * negative.gather(1, selected)
+        cost = relu(self.margin - positives + candidates.gather(1, selected)) * negative.gather(
+            1, selected
+        )
         return cost.squeeze(1)
 
     def _preference(self, positives: Tensor, candidates: Tensor) -> Tensor:

@@ -46,10 +46,15 @@ class WeightedSumLoss(nn.Module):
             yield _mismatch(losses, weights or [])
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        terms = [weight * loss(scores, matches) for weight, loss in zip(self.weights, self.losses, strict=True)]
+        terms = [
+            weight * loss(scores, matches)
+            for weight, loss in zip(self.weights, self.losses, strict=True)
+        ]
         total: Tensor = sum(terms[1:], start=terms[0])
         return total
 
 
 def _mismatch(losses: Sequence[Any], weights: Sequence[float]) -> str:
-    return f"WeightedSumLoss got {len(losses)} losses and {len(weights)} weights: give as many of each"
+    return (
+        f"WeightedSumLoss got {len(losses)} losses and {len(weights)} weights: give as many of each"
+    )

@@ -1,6 +1,11 @@
 """Metrics: pure functions of scores and matches, or of embeddings in blocks."""
 
-from bifocal.metrics.localization.objects import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, point_mean_ap
+from bifocal.metrics.localization.objects import (
+    mask_iou,
+    mask_mean_ap,
+    mask_mean_ap_of_overlaps,
+    point_mean_ap,
+)
 from bifocal.metrics.localization.phrase_localization import (
     ProposalQuery,
     phrase_average_precision,
@@ -15,7 +20,11 @@ from bifocal.metrics.localization.pointing import (
     pointing_hits,
     random_baseline,
 )
-from bifocal.metrics.ranking.average_precision import average_precision, mean_average_precision, spearman
+from bifocal.metrics.ranking.average_precision import (
+    average_precision,
+    mean_average_precision,
+    spearman,
+)
 from bifocal.metrics.ranking.semantic import (
     area_under,
     choose_queries,

@@ -26,9 +26,16 @@ def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -
             "one column per metric"
         )
     if (counts.sum(dim=0) == 0).any():
-        raise ValueError(f"metrics {(counts.sum(dim=0) == 0).nonzero().flatten().tolist()} have no query")
+        raise ValueError(
+            f"metrics {(counts.sum(dim=0) == 0).nonzero().flatten().tolist()} have no query"
+        )
     totals, counts = totals.double(), counts.double()
-    return torch.cat([(weights @ totals) / (weights @ counts) for weights in _weights(len(counts), resamples, seed)])
+    return torch.cat(
+        [
+            (weights @ totals) / (weights @ counts)
+            for weights in _weights(len(counts), resamples, seed)
+        ]
+    )
 
 
 def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) -> Tensor:
@@ -41,17 +48,27 @@ def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) 
             cumulative = part[:, group].cumsum(dim=1)
             half = cumulative[:, -1:] / 2
             # Of an even number of queries the median is the mean of two values, which differ only if half is a sum.
-            lower, upper = torch.searchsorted(cumulative, half), torch.searchsorted(cumulative, half, right=True)
+            lower, upper = (
+                torch.searchsorted(cumulative, half),
+                torch.searchsorted(cumulative, half, right=True),
+            )
             medians.append((ordered[lower] + ordered[upper]).squeeze(1) / 2)
     return torch.cat(medians)
 
 
 def mean_interval(
-    values: NDArray[np.float64], image_ids: Sequence[str], *, resamples: int, seed: int, level: float = 0.95
+    values: NDArray[np.float64],
+    image_ids: Sequence[str],
+    *,
+    resamples: int,
+    seed: int,
+    level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the bootstrap interval of the mean of per-query values (Q,)."""
     rows = torch.from_numpy(np.unique(np.asarray(image_ids), return_inverse=True)[1])
-    totals = torch.zeros(int(rows.max()) + 1, dtype=torch.float64).index_add_(0, rows, torch.from_numpy(values))
+    totals = torch.zeros(int(rows.max()) + 1, dtype=torch.float64).index_add_(
+        0, rows, torch.from_numpy(values)
+    )
     means = bootstrap_means(totals.unsqueeze(1), rows.bincount().unsqueeze(1), resamples, seed)
     return percentile_interval(means.squeeze(1), level)
 
@@ -59,7 +76,9 @@ def mean_interval(
 def percentile_interval(resampled: Tensor, level: float) -> tuple[float, float]:
     """Return the bounds of the central share ``level`` of resampled values; NaN are ignored."""
     tail = (1 - level) / 2
-    low, high = resampled.nanquantile(torch.tensor([tail, 1 - tail], dtype=resampled.dtype)).tolist()
+    low, high = resampled.nanquantile(
+        torch.tensor([tail, 1 - tail], dtype=resampled.dtype)
+    ).tolist()
     return low, high
 
 

@@ -12,7 +12,13 @@ from bifocal.registry import split
 from bifocal.text import TextBatch
 from bifocal.text_encoders.base import TextEncoder
 
-TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "subwords": 2, "contextual": 4, "vectors": 2, "sparse": 2}
+TEXT_RANKS: dict[FormatName, int] = {
+    "tokens": 3,
+    "subwords": 2,
+    "contextual": 4,
+    "vectors": 2,
+    "sparse": 2,
+}
 """Number of dimensions of the text encoder's input, by text format, after the word embedding of tokens."""
 
 
@@ -58,12 +64,16 @@ class Model(nn.Module):
                 f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set only the model's dim"
             )
         if image_encoder.single_vector != self.single_vector:
-            expected = "one vector per image" if self.single_vector else "the cells of several levels"
+            expected = (
+                "one vector per image" if self.single_vector else "the cells of several levels"
+            )
             raise ValueError(
                 f"{type(self).__name__} needs an image encoder with {expected}, not {type(image_encoder).__name__}"
             )
         reads_ids = text_encoder.input_shape[-1] == "time"
-        if len(text_encoder.input_shape) != TEXT_RANKS[text_format] or reads_ids != (text_format == "subwords"):
+        if len(text_encoder.input_shape) != TEXT_RANKS[text_format] or reads_ids != (
+            text_format == "subwords"
+        ):
             raise ValueError(
                 f"{type(text_encoder).__name__} reads values {text_encoder.input_shape}, and the text comes as "
                 f"{text_format}: choose another text encoder or vectorizer"
@@ -73,10 +83,16 @@ class Model(nn.Module):
                 f"text_format is {text_format!r} and vocabulary_size {vocabulary_size}: tokens need the size of their "
                 "vocabulary, other formats have none"
             )
-        self.image_encoder, self.text_encoder, self.text_format = image_encoder, text_encoder, text_format
+        self.image_encoder, self.text_encoder, self.text_format = (
+            image_encoder,
+            text_encoder,
+            text_format,
+        )
         self.word_embedding = None
         if vocabulary_size is not None:
-            self.word_embedding = nn.Embedding(vocabulary_size, text_encoder.input_dim, padding_idx=0)
+            self.word_embedding = nn.Embedding(
+                vocabulary_size, text_encoder.input_dim, padding_idx=0
+            )
         self.config: dict[str, Any] = {}
 
     @classmethod

@@ -52,7 +52,9 @@ class ImageCaptionPairs:
     def __init__(self, dataset: Dataset, features: FeatureStore, text: TextStore) -> None:
         self.image_ids = [str(image) for image in dataset.images["image_id"]]
         row_of_image = {image: row for row, image in enumerate(self.image_ids)}
-        self.image_of_caption = torch.tensor([row_of_image[image] for image in dataset.captions["image_id"]])
+        self.image_of_caption = torch.tensor(
+            [row_of_image[image] for image in dataset.captions["image_id"]]
+        )
         without = len(self.image_ids) - len(self.image_of_caption.unique())
         if without:
             raise ValueError(
@@ -69,8 +71,12 @@ class ImageCaptionPairs:
         """Return the captions of the rows (m,) with their images; a rank reads its share and gets all matches."""
         images, column = self.image_of_caption[captions].unique(return_inverse=True)
         if len(images) < world_size:
-            raise ValueError(f"a batch has {len(images)} images for {world_size} processes: raise batch_size")
-        image_rows, caption_rows = (rows.tensor_split(world_size)[rank].numpy() for rows in (images, captions))
+            raise ValueError(
+                f"a batch has {len(images)} images for {world_size} processes: raise batch_size"
+            )
+        image_rows, caption_rows = (
+            rows.tensor_split(world_size)[rank].numpy() for rows in (images, captions)
+        )
         return Batch(
             image_ids=[self.image_ids[row] for row in images.tolist()],
             regions=self.features.gather(self._feature_rows[image_rows]),
@@ -86,7 +92,9 @@ class ImageCaptionPairs:
         """Return the text of all captions, in order, as a sparse matrix (M, K)."""
         rows = self._text_rows
         starts = range(0, len(rows), CAPTIONS_PER_BLOCK)
-        blocks = [self.text.gather_sparse(rows[start : start + CAPTIONS_PER_BLOCK]) for start in starts]
+        blocks = [
+            self.text.gather_sparse(rows[start : start + CAPTIONS_PER_BLOCK]) for start in starts
+        ]
         return scipy.sparse.csr_matrix(scipy.sparse.vstack(blocks))
 
     def image_batches(self, size: int) -> Iterator[RegionBatch]:
@@ -141,18 +149,24 @@ def dual_encoder(model: Any, instead: str = "use a TwoBranchModel") -> DualEncod
 
 def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
     """Return embeddings (N, d) of images and (M, d) of captions, float32 on the CPU; the model stays in eval mode."""
-    return embed_images(model, pairs.image_batches(BATCH)), embed_texts(model, pairs.caption_batches(BATCH))
+    return embed_images(model, pairs.image_batches(BATCH)), embed_texts(
+        model, pairs.caption_batches(BATCH)
+    )
 
 
 @torch.inference_mode()
 def embed_images(model: DualEncoder, batches: Iterable[RegionBatch]) -> Tensor:
     """Return the embeddings of images (N, d), float32 on the CPU; leave the model in evaluation mode."""
     model.eval()
-    return torch.cat([model.embed_images(to_device(batch, model.device)).float().cpu() for batch in batches])
+    return torch.cat(
+        [model.embed_images(to_device(batch, model.device)).float().cpu() for batch in batches]
+    )
 
 
 @torch.inference_mode()
 def embed_texts(model: DualEncoder, batches: Iterable[TextBatch]) -> Tensor:
     """Return the embeddings of texts (M, d), float32 on the CPU; leave the model in evaluation mode."""
     model.eval()
-    return torch.cat([model.embed_captions(to_device(batch, model.device)).float().cpu() for batch in batches])
+    return torch.cat(
+        [model.embed_captions(to_device(batch, model.device)).float().cpu() for batch in batches]
+    )

@@ -67,7 +67,11 @@ def best_pertinence(
 
     def over_texts(images: Tensor) -> Iterator[Tensor]:
         for part in texts.split(columns):
-            yield checkpoint(block, part, images, use_reentrant=False) if recompute else block(part, images)
+            yield (
+                checkpoint(block, part, images, use_reentrant=False)
+                if recompute
+                else block(part, images)
+            )
 
     return torch.cat([torch.cat(list(over_texts(images)), dim=1) for images in cells.split(rows)])
 
@@ -149,7 +153,13 @@ class GroundingModel(Model):
                 f"{type(text_encoder).__name__} gives only sentences, and GroundingModel needs their words too: "
                 "use ElmoMixtureEncoder"
             )
-        super().__init__(image_encoder, text_encoder, dim=dim, text_format=text_format, vocabulary_size=vocabulary_size)
+        super().__init__(
+            image_encoder,
+            text_encoder,
+            dim=dim,
+            text_format=text_format,
+            vocabulary_size=vocabulary_size,
+        )
         self.word_sharpness, self.memory = word_sharpness, memory
         self.attention = AttentionOptions(softmax, word_level, sentence_level, unit_sentence)
 
@@ -160,11 +170,17 @@ class GroundingModel(Model):
         """Return the scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T, d)."""
         (sentences, words), attention = captions, self.attention
         present = words.any(dim=2)
-        pertinence = partial(best_pertinence, cells=images, softmax=attention.softmax, memory=self.memory)
+        pertinence = partial(
+            best_pertinence, cells=images, softmax=attention.softmax, memory=self.memory
+        )
         by_word = pertinence(words[present], unit=True, level=attention.word_level)
         word_scores = sentence_from_words(by_word, present, self.word_sharpness)
-        sentence_scores = pertinence(sentences, unit=attention.unit_sentence, level=attention.sentence_level)
-        return Scores(word_scores + sentence_scores, word_scores=word_scores, sentence_scores=sentence_scores)
+        sentence_scores = pertinence(
+            sentences, unit=attention.unit_sentence, level=attention.sentence_level
+        )
+        return Scores(
+            word_scores + sentence_scores, word_scores=word_scores, sentence_scores=sentence_scores
+        )
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
         """Return the cells (N, L, R, d) of N images, of unit norm; zero for padding."""
@@ -185,15 +201,25 @@ class GroundingModel(Model):
         self.eval()
         with torch.inference_mode():
             texts = pairs.caption_batches(BATCH)
-            captions = [tuple(part.cpu() for part in self.embed_captions(to_device(t, self.device))) for t in texts]
-            rows = [self._score_row(regions, captions) for regions in pairs.image_batches(IMAGES_PER_BLOCK)]
+            captions = [
+                tuple(part.cpu() for part in self.embed_captions(to_device(t, self.device)))
+                for t in texts
+            ]
+            rows = [
+                self._score_row(regions, captions)
+                for regions in pairs.image_batches(IMAGES_PER_BLOCK)
+            ]
         scores = torch.cat(rows)
         return score_ranks(
-            lambda images, columns: scores[images][:, columns], pairs.image_of_caption, images=len(scores)
+            lambda images, columns: scores[images][:, columns],
+            pairs.image_of_caption,
+            images=len(scores),
         )
 
     def _score_row(self, regions: RegionBatch, captions: Sequence[tuple[Tensor, ...]]) -> Tensor:
         """Return the scores (n, M) of a block of images with all captions, on the CPU."""
         cells = self.embed_images(to_device(regions, self.device))
-        blocks = ((sentences.to(self.device), words.to(self.device)) for sentences, words in captions)
+        blocks = (
+            (sentences.to(self.device), words.to(self.device)) for sentences, words in captions
+        )
         return torch.cat([self.score(cells, block).cross.cpu() for block in blocks], dim=1)

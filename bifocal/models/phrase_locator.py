@@ -74,7 +74,9 @@ class PhraseLocator:
                 text = to_device(self.vectorizer.vectorize(batch), self.model.device)
                 vectors |= dict(zip(batch, self.model.embed_captions(text)[1], strict=True))
         words: list[Tensor | None] = []
-        for phrase, sentence, occurrence in phrases[["phrase", "sentence", "occurrence"]].to_numpy():
+        for phrase, sentence, occurrence in phrases[
+            ["phrase", "sentence", "occurrence"]
+        ].to_numpy():
             tokens = None
             if sentence in vectors:
                 span = find_phrase(tokenize(sentence), tokenize(phrase), occurrence)
@@ -88,7 +90,9 @@ class PhraseLocator:
 def phrases_in_context(dataset: Dataset) -> pd.DataFrame:
     """Return the phrases with ``sentence`` (None if it equals the phrase) and ``occurrence`` in it, from 0."""
     texts = dict(zip(dataset.captions["caption_id"], dataset.captions["text"], strict=True))
-    sentences = [None if pd.isna(caption) else texts[caption] for caption in dataset.phrases["caption_id"]]
+    sentences = [
+        None if pd.isna(caption) else texts[caption] for caption in dataset.phrases["caption_id"]
+    ]
     context = [
         None if sentence is None or tokenize(sentence) == tokenize(phrase) else sentence
         for sentence, phrase in zip(sentences, dataset.phrases["phrase"], strict=True)
@@ -104,11 +108,15 @@ def embed_texts(model: Any, vectorizer: FittedVectorizer, texts: list[str]) -> T
     row_of_text = {text: row for row, text in enumerate(unique)}
     with torch.inference_mode():
         batches = [
-            model.embed_captions(to_device(vectorizer.vectorize(unique[start : start + BATCH]), model.device))
+            model.embed_captions(
+                to_device(vectorizer.vectorize(unique[start : start + BATCH]), model.device)
+            )
             for start in range(0, len(unique), BATCH)
         ]
     # A grounding model returns sentences and words.
-    vectors: Tensor = torch.cat([batch[0] if isinstance(batch, tuple) else batch for batch in batches])
+    vectors: Tensor = torch.cat(
+        [batch[0] if isinstance(batch, tuple) else batch for batch in batches]
+    )
     return vectors[[row_of_text[text] for text in texts]]
 
 
@@ -127,7 +135,10 @@ class PointingResult:
 
 
 def point_at_phrases(
-    locator: PhraseLocator, dataset: Dataset, rows: Sequence[int] | None = None, min_area: float = 0.0
+    locator: PhraseLocator,
+    dataset: Dataset,
+    rows: Sequence[int] | None = None,
+    min_area: float = 0.0,
 ) -> PointingResult:
     """Predict a point for the phrases of ``dataset``, or for the phrases in ``rows``.
 
@@ -140,23 +151,41 @@ def point_at_phrases(
     phrases = phrases_in_context(dataset)
     if rows is not None:
         phrases = phrases.iloc[list(rows)]
-    sizes = dataset.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(np.float64)
+    sizes = (
+        dataset.images.set_index("image_id")
+        .loc[phrases["image_id"], ["width", "height"]]
+        .to_numpy(np.float64)
+    )
     large = _areas(list(phrases["boxes"])) >= min_area * sizes.prod(axis=1)
     if not large.any():
-        raise ValueError(f"no phrase has boxes that cover {min_area:g} of the image: lower min_area")
+        raise ValueError(
+            f"no phrase has boxes that cover {min_area:g} of the image: lower min_area"
+        )
     phrases, sizes = phrases[large], sizes[large]
-    batches = [locator.locate(phrases.iloc[start : start + BATCH]) for start in range(0, len(phrases), BATCH)]
+    batches = [
+        locator.locate(phrases.iloc[start : start + BATCH])
+        for start in range(0, len(phrases), BATCH)
+    ]
     centers, corners = (
-        np.concatenate([peak_points(scores, corner).numpy() for scores in batches]).astype(np.float64) * sizes
+        np.concatenate([peak_points(scores, corner).numpy() for scores in batches]).astype(
+            np.float64
+        )
+        * sizes
         for corner in (False, True)
     )
-    supported, boxes = np.concatenate([has_peak(scores).numpy() for scores in batches]), list(phrases["boxes"])
+    supported, boxes = (
+        np.concatenate([has_peak(scores).numpy() for scores in batches]),
+        list(phrases["boxes"]),
+    )
     hits, corner_hits = pointing_hits(centers, boxes), pointing_hits(corners, boxes, edges=False)
     return PointingResult(phrases, sizes, centers, supported & hits, supported & corner_hits)
 
 
 def _areas(boxes: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
     """Return the area of the smallest rectangle around the boxes (n, 4) of each phrase."""
-    around = np.array([[*truth[:, :2].min(axis=0), *truth[:, 2:].max(axis=0)] for truth in boxes], dtype=np.float64)
+    around = np.array(
+        [[*truth[:, :2].min(axis=0), *truth[:, 2:].max(axis=0)] for truth in boxes],
+        dtype=np.float64,
+    )
     areas: NDArray[np.float64] = (around[:, 2:] - around[:, :2]).prod(axis=1)
     return areas

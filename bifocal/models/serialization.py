@@ -55,23 +55,37 @@ def build_model(
     name, arguments = split(model)
     missing = [part for part in Model.parts if part not in arguments]
     if missing:
-        raise ValueError(f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with its name")
-    config = {"name": name, **arguments} | {part: as_mapping(arguments[part]) for part in Model.parts}
+        raise ValueError(
+            f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with its name"
+        )
+    config = {"name": name, **arguments} | {
+        part: as_mapping(arguments[part]) for part in Model.parts
+    }
     shared = {} if arguments.get("dim") is None else {"dim": arguments["dim"]}
     transformer = {} if network is None else {"network": network}
     sizes = zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
     pairs = {
-        part: [build(package, config[part], input_dim=size, **shared, **transformer) for _ in range(members)]
+        part: [
+            build(package, config[part], input_dim=size, **shared, **transformer)
+            for _ in range(members)
+        ]
         for (part, package), size in sizes
     }
     encoders = {part: same[0] for part, same in pairs.items()}
     if members > 1:
         encoders = {
             "image_encoder": ConcatenatedImages(pairs["image_encoder"]),
-            "text_encoder": ConcatenatedTexts(pairs["text_encoder"], own_words=text_format == "tokens"),
+            "text_encoder": ConcatenatedTexts(
+                pairs["text_encoder"], own_words=text_format == "tokens"
+            ),
             "dim": None,
         }
-    built: Model = build("bifocal.models", config | encoders, text_format=text_format, vocabulary_size=vocabulary_size)
+    built: Model = build(
+        "bifocal.models",
+        config | encoders,
+        text_format=text_format,
+        vocabulary_size=vocabulary_size,
+    )
     built.config = {
         "model": config,
         "feature_dim": feature_dim,
@@ -92,7 +106,9 @@ def save_model(directory: Path, model: Model) -> None:
         ValueError: the model was not built by ``build_model``, so its arguments are unknown.
     """
     if not model.config:
-        raise ValueError(f"this {type(model).__name__} has no configuration: build it with build_model to save it")
+        raise ValueError(
+            f"this {type(model).__name__} has no configuration: build it with build_model to save it"
+        )
     save_network(directory, model.config, model.state_dict())
 
 
@@ -125,14 +141,20 @@ def concatenate_models(models: Sequence[Model]) -> Model:
     if len(models) == 1:
         return first
     if any(model.config != first.config for model in models):
-        raise ValueError("the models have different arguments: concatenate trainings of one configuration")
+        raise ValueError(
+            "the models have different arguments: concatenate trainings of one configuration"
+        )
     if not isinstance(first, TwoBranchModel):
-        raise ValueError(f"a {type(first).__name__} has no single vector to concatenate: use a TwoBranchModel")
+        raise ValueError(
+            f"a {type(first).__name__} has no single vector to concatenate: use a TwoBranchModel"
+        )
     joined = build_model(**first.config | {"members": len(models)})
     for part in Model.parts:
         for member, model in zip(getattr(joined, part).members, models, strict=True):
             member.load_state_dict(getattr(model, part).state_dict())
     if joined.word_embedding is not None:
-        weights = [model.word_embedding.weight for model in models if model.word_embedding is not None]
+        weights = [
+            model.word_embedding.weight for model in models if model.word_embedding is not None
+        ]
         joined.word_embedding.weight.data.copy_(torch.cat(weights, dim=1))
     return joined.to(first.device).eval()

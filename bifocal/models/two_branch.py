@@ -52,7 +52,13 @@ class TwoBranchModel(Model):
         vocabulary_size: int | None = None,
         cut_dims: Sequence[int] = (),
     ) -> None:
-        super().__init__(image_encoder, text_encoder, dim=dim, text_format=text_format, vocabulary_size=vocabulary_size)
+        super().__init__(
+            image_encoder,
+            text_encoder,
+            dim=dim,
+            text_format=text_format,
+            vocabulary_size=vocabulary_size,
+        )
         if not all(0 < cut < image_encoder.dim for cut in cut_dims):
             raise ValueError(
                 f"cut_dims is {list(cut_dims)}: vectors of {image_encoder.dim} dimensions are cut to fewer"
@@ -65,7 +71,9 @@ class TwoBranchModel(Model):
     def score(self, images: Tensor, captions: Tensor) -> Scores:
         """Return the scores of embeddings (N, d) and (M, d)."""
         cut = self.cut_dims if self.training else ()
-        nested = (_scores(*(cut_vectors(vectors, size) for vectors in (images, captions))) for size in cut)
+        nested = (
+            _scores(*(cut_vectors(vectors, size) for vectors in (images, captions))) for size in cut
+        )
         return replace(_scores(images, captions), cut=tuple(nested))
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
@@ -91,7 +99,9 @@ def _scores(images: Tensor, captions: Tensor) -> Scores:
     # Losses subtract cosines that are nearly equal: half precision would round their difference away.
     with torch.autocast(images.device.type, enabled=False):
         images, captions = (
-            normalize(vectors.float(), dim=1) if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
+            normalize(vectors.float(), dim=1)
+            if vectors.dtype in (torch.bfloat16, torch.float16)
+            else vectors
             for vectors in (images, captions)
         )
         return Scores(images @ captions.T, images @ images.T, captions @ captions.T)

@@ -30,7 +30,10 @@ def image_groups(collection: Collection, rows: Sequence[int]) -> Labels:
     albums, dates = _values(collection, rows, (ALBUM, FOLDER)), _values(collection, rows, (DATE,))
     table = pd.DataFrame(
         {
-            "album": [folder if album is None else str(album) for folder, album in zip(folders, albums, strict=True)],
+            "album": [
+                folder if album is None else str(album)
+                for folder, album in zip(folders, albums, strict=True)
+            ],
             "day": [str(moment)[:10] for moment in dates],
         }
     )
@@ -41,7 +44,9 @@ def image_groups(collection: Collection, rows: Sequence[int]) -> Labels:
 def _values(collection: Collection, rows: Sequence[int], names: Sequence[str]) -> list[Any]:
     for name in names:
         if META + name in collection.items.column_names:
-            values: list[Any] = collection.items.column(META + name).take(pa.array(rows, pa.int64())).to_pylist()
+            values: list[Any] = (
+                collection.items.column(META + name).take(pa.array(rows, pa.int64())).to_pylist()
+            )
             return values
     return [None] * len(rows)
 
@@ -57,14 +62,21 @@ def image_blocks(samples: Sequence[NDArray[Any]], groups: Sequence[Labels | None
     centered = [np.asarray(sample, np.float64) - np.mean(sample, axis=0) for sample in samples]
     blocks: list[Labels] = [np.arange(len(sample)) for sample in samples]
     for level in range(2):
-        coarse = [now if levels is None else levels[:, level] for now, levels in zip(blocks, groups, strict=True)]
-        merged = any(len(np.unique(x)) < len(np.unique(now)) for x, now in zip(coarse, blocks, strict=True))
+        coarse = [
+            now if levels is None else levels[:, level]
+            for now, levels in zip(blocks, groups, strict=True)
+        ]
+        merged = any(
+            len(np.unique(x)) < len(np.unique(now)) for x, now in zip(coarse, blocks, strict=True)
+        )
         if merged and _dependence(centered, blocks, coarse) <= LEVEL:
             blocks = coarse
     return blocks
 
 
-def _dependence(samples: Sequence[NDArray[Any]], blocks: Sequence[Labels], coarse: Sequence[Labels]) -> float:
+def _dependence(
+    samples: Sequence[NDArray[Any]], blocks: Sequence[Labels], coarse: Sequence[Labels]
+) -> float:
     """Return the p-value of the hypothesis that blocks of one coarse group are as independent as others."""
     random = np.random.default_rng(0)
     parts = []
@@ -73,7 +85,10 @@ def _dependence(samples: Sequence[NDArray[Any]], blocks: Sequence[Labels], coars
         means = averaging(member) @ vectors
         parts.append((means, np.unique(label[first], return_inverse=True)[1]))
     observed = sum(_within(means, label) for means, label in parts)
-    drawn = [sum(_within(means, random.permutation(label)) for means, label in parts) for _ in range(PERMUTATIONS)]
+    drawn = [
+        sum(_within(means, random.permutation(label)) for means, label in parts)
+        for _ in range(PERMUTATIONS)
+    ]
     # A permutation that changes nothing is as large as the observed sum, up to rounding.
     scale = sum(float((means**2).sum()) for means, _ in parts)
     return (1 + sum(value >= observed - 1e-9 * scale for value in drawn)) / (PERMUTATIONS + 1)
@@ -88,6 +103,10 @@ def averaging(member: Labels, largest: int | None = None) -> csr_array:
     """Return the matrix (blocks, n) that averages the members of each block 0, 1 ..., at most ``largest`` of them."""
     shuffled = np.random.default_rng(0).permutation(len(member))
     if largest is not None:
-        shuffled = shuffled[pd.Series(member[shuffled]).groupby(member[shuffled]).cumcount() < largest]
+        shuffled = shuffled[
+            pd.Series(member[shuffled]).groupby(member[shuffled]).cumcount() < largest
+        ]
     values = 1.0 / np.bincount(member[shuffled])[member[shuffled]]
-    return csr_array((values, (member[shuffled], shuffled)), shape=(int(member.max()) + 1, len(member)))
+    return csr_array(
+        (values, (member[shuffled], shuffled)), shape=(int(member.max()) + 1, len(member))
+    )

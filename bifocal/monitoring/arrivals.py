@@ -36,7 +36,9 @@ class Ledger:
     def __init__(self, file: Path) -> None:
         self.file = file
         columns = [*FIELDS, "day"]
-        self.table = pd.read_parquet(file) if file.is_file() else pd.DataFrame(columns=columns, dtype=str)
+        self.table = (
+            pd.read_parquet(file) if file.is_file() else pd.DataFrame(columns=columns, dtype=str)
+        )
 
     def start(self, collection: Collection) -> None:
         """Make all images of the collection old ones, which are not deleted."""
@@ -45,14 +47,20 @@ class Ledger:
     def record(self, collection: Collection, day: date) -> None:
         """Add the images that are not in the ledger, with their day. An image with another content is a new one."""
         present = _images(collection)
-        known = set(zip(self.table["name"], self.table["sha256"], self.table["rejected"], strict=True))
-        new = present[[row not in known for row in present[list(FIELDS)].itertuples(index=False, name=None)]]
+        known = set(
+            zip(self.table["name"], self.table["sha256"], self.table["rejected"], strict=True)
+        )
+        new = present[
+            [row not in known for row in present[list(FIELDS)].itertuples(index=False, name=None)]
+        ]
         added = new[list(FIELDS)].assign(day=day.isoformat())
         self.table = pd.concat([self.table, added], ignore_index=True) if len(self.table) else added
 
     def old(self, collection: Collection) -> Arrivals:
         """Return the images of the collection that were there at the start."""
-        return _arrivals(_images(collection).merge(self.table[self.table["day"] == ""], on=list(FIELDS)))
+        return _arrivals(
+            _images(collection).merge(self.table[self.table["day"] == ""], on=list(FIELDS))
+        )
 
     def arrivals(self, collection: Collection, until: date, days: int) -> Arrivals:
         """Return the images of the collection that came in the ``days`` days up to ``until``."""
@@ -74,22 +82,34 @@ def _arrivals(images: pd.DataFrame) -> Arrivals:
 def _images(collection: Collection) -> pd.DataFrame:
     """Return one row per item that is not deleted, and per rejected image."""
     items = collection.items.select(["item_id", "sha256"]).to_pandas()
-    items = items.rename(columns={"item_id": "name"}).assign(rejected="no", reason="", row=np.arange(len(items)))
+    items = items.rename(columns={"item_id": "name"}).assign(
+        rejected="no", reason="", row=np.arange(len(items))
+    )
     rejected = pq.read_table(collection.directory / REJECTED_FILE).to_pandas()
     rejected = rejected.rename(columns={"image": "name"}).assign(sha256="", rejected="yes", row=-1)
-    present: pd.DataFrame = pd.concat([items[~collection.deleted], rejected.drop_duplicates("name")])
+    present: pd.DataFrame = pd.concat(
+        [items[~collection.deleted], rejected.drop_duplicates("name")]
+    )
     return present.reset_index(drop=True)
 
 
 def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
     """Inspect new images, see ``bifocal.datasets.inspection``; return the findings and the inspected dataset."""
     root = collection.description.root
-    items = collection.items.take(pa.array(arrivals.rows, pa.int64())).to_pandas()  # no rows would have no type
-    local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]
-    images = items.rename(columns={"item_id": "image_id", "image": "path"}).assign(split=UNCAPTIONED)
+    items = collection.items.take(
+        pa.array(arrivals.rows, pa.int64())
+    ).to_pandas()  # no rows would have no type
+    local = [
+        isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows
+    ]
+    images = items.rename(columns={"item_id": "image_id", "image": "path"}).assign(
+        split=UNCAPTIONED
+    )
     images["path"] = images["path"].where(local, None)
     captions = items[["item_id", "captions"]].explode("captions").dropna()
-    captions = captions.rename(columns={"item_id": "image_id", "captions": "text"}).reset_index(drop=True)
+    captions = captions.rename(columns={"item_id": "image_id", "captions": "text"}).reset_index(
+        drop=True
+    )
     captions.insert(0, "caption_id", np.arange(len(captions)))
     dataset = Dataset(
         images[["image_id", "path", "width", "height", "split", "sha256"]],

@@ -31,7 +31,11 @@ class Discrepancy:
 
 
 def discrepancy_test(
-    reference: Array, sample: Array, permutations: int = 999, seed: int = 0, blocks: tuple[Labels, Labels] | None = None
+    reference: Array,
+    sample: Array,
+    permutations: int = 999,
+    seed: int = 0,
+    blocks: tuple[Labels, Labels] | None = None,
 ) -> Discrepancy:
     """Estimate the squared maximum mean discrepancy of two samples, and test whether it is 0.
 
@@ -61,7 +65,9 @@ def discrepancy_test(
         0.001
     """
     if min(len(reference), len(sample)) < 2 or reference.shape[1:] != sample.shape[1:]:
-        raise ValueError(f"samples {reference.shape} and {sample.shape}: each needs two vectors of one dimension")
+        raise ValueError(
+            f"samples {reference.shape} and {sample.shape}: each needs two vectors of one dimension"
+        )
     kernel = gaussian_kernel(np.concatenate([reference, sample]))
     count = len(reference)
     if blocks is not None:
@@ -97,7 +103,9 @@ def gaussian_kernel(vectors: Array) -> NDArray[np.float64]:
     """Return exp(-d^2 / (2 w^2)) of the distances d of vectors (N, D); w is their median, or the mean if that is 0."""
     given = np.asarray(vectors, dtype=np.float64)
     norms = (given**2).sum(axis=1)
-    squares: NDArray[np.float64] = np.maximum(norms[:, None] + norms[None, :] - 2 * given @ given.T, 0.0)
+    squares: NDArray[np.float64] = np.maximum(
+        norms[:, None] + norms[None, :] - 2 * given @ given.T, 0.0
+    )
     # All entries but the diagonal: between two of its entries are as many others as there are vectors.
     distances = squares.ravel()[1:].reshape(len(squares) - 1, -1)[:, :-1]
     width = float(np.median(distances)) or float(np.sqrt(distances).mean()) ** 2 or 1.0
@@ -112,7 +120,9 @@ def _estimates(kernel: Array, members: Array, second: int) -> Array:
     touching = members @ kernel.sum(axis=0)
     rest = kernel.sum() - 2 * touching + within
     estimates: Array = (
-        rest / (first * (first - 1)) + within / (second * (second - 1)) - 2 * (touching - within) / (first * second)
+        rest / (first * (first - 1))
+        + within / (second * (second - 1))
+        - 2 * (touching - within) / (first * second)
     )
     return estimates
 

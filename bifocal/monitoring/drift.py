@@ -107,14 +107,19 @@ def value_text(name: str, value: float) -> str:
     return f"{value:.4f}" if name in DISCREPANCIES else f"{100 * value:.1f} %"
 
 
-def compare(reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0) -> list[DriftTest]:
+def compare(
+    reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0
+) -> list[DriftTest]:
     """Test each of ``TESTS`` for which reference and week have enough values, in their order.
 
     Each test has an equal part of the rate (Bonferroni), so a week without any change has a finding that crosses its
     threshold with probability ``thresholds.false_alarm_rate`` at most.
     """
     found = []
-    pairs = {"images": (reference.images, week.images), "queries": (reference.queries, week.queries)}
+    pairs = {
+        "images": (reference.images, week.images),
+        "queries": (reference.queries, week.queries),
+    }
     for name, (before, after) in pairs.items():
         if min(len(before), len(after)) < thresholds.least:
             continue
@@ -127,10 +132,16 @@ def compare(reference: Observations, week: Observations, thresholds: Thresholds,
         "nothing_found": (reference.nothing_found, week.nothing_found),
     }
     for name, (previous, now) in counts.items():
-        if previous is not None and now is not None and min(previous.total, now.total) >= thresholds.least:
+        if (
+            previous is not None
+            and now is not None
+            and min(previous.total, now.total) >= thresholds.least
+        ):
             found.append(DriftTest(name, previous.share, now.share, share_rises(previous, now)))
     level, least = thresholds.false_alarm_rate / max(len(found), 1), thresholds.min_change
-    return [replace(finding, level=level, min_change=least.get(finding.name, 0.0)) for finding in found]
+    return [
+        replace(finding, level=level, min_change=least.get(finding.name, 0.0)) for finding in found
+    ]
 
 
 def week_blocks(reference: Observations, week: Observations) -> tuple[Labels, Labels]:

@@ -23,7 +23,13 @@ from bifocal.report.sections import render
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
 
-REFERENCE, LEDGER, RESULTS, PAGE, TEXTFILE = "reference", "images.parquet", "monitor.json", "index.html", "monitor.prom"
+REFERENCE, LEDGER, RESULTS, PAGE, TEXTFILE = (
+    "reference",
+    "images.parquet",
+    "monitor.json",
+    "index.html",
+    "monitor.prom",
+)
 SHOWN = 12
 """Unusual images on the page."""
 
@@ -92,25 +98,39 @@ class Monitor:
             sentences = self._sentences(previous.day, previous.days)
             if previous.hashes is not None:
                 known = set(previous.hashes)
-                sentences = [sentence for sentence in sentences if previous.hash_of(sentence) in known]
+                sentences = [
+                    sentence for sentence in sentences if previous.hash_of(sentence) in known
+                ]
         if len(sentences) < self.thresholds.least:  # the logs of those days are gone
             sentences, of_days = self._sentences(day, days), (day, days)
         return self._observed(observer, model, images, *of_days, sentences)
 
     def _observed(
-        self, observer: Observer, model: str, images: Arrivals, day: date, days: int, sentences: Sequence[str]
+        self,
+        observer: Observer,
+        model: str,
+        images: Arrivals,
+        day: date,
+        days: int,
+        sentences: Sequence[str],
     ) -> Reference:
         sizes = self.thresholds.sample
-        observations = observer.observe(images, sentences, sizes.reference_images, sizes.reference_queries)
+        observations = observer.observe(
+            images, sentences, sizes.reference_images, sizes.reference_queries
+        )
         sentences = sample(sentences, sizes.reference_queries, observer.seed)
-        reference = Reference(model, day, observations, days, sentences).reduced(self.thresholds.keep_queries)
+        reference = Reference(model, day, observations, days, sentences).reduced(
+            self.thresholds.keep_queries
+        )
         reference.write(self.folder / REFERENCE)
         return reference
 
     def _without_old_text(self, reference: Reference, day: date) -> Reference:
         """Remove the text of users that the thresholds do not allow any more."""
         limit, keep = self.thresholds.keep_days, self.thresholds.keep_queries
-        kept = reference.reduced(False if limit is not None and (day - reference.day).days > limit else keep)
+        kept = reference.reduced(
+            False if limit is not None and (day - reference.day).days > limit else keep
+        )
         if (kept.sentences, kept.hashes) != (reference.sentences, reference.hashes):
             kept.write(self.folder / REFERENCE)
         return kept
@@ -133,22 +153,31 @@ class Monitor:
         ledger.record(observer.collection, day)
         ledger.write()
         arrivals, sizes = ledger.arrivals(observer.collection, day, days), self.thresholds.sample
-        observations = observer.observe(arrivals, self._sentences(day, days), sizes.images, sizes.queries)
+        observations = observer.observe(
+            arrivals, self._sentences(day, days), sizes.images, sizes.queries
+        )
         counts = {
             "new images": len(arrivals.rows),
             "independent groups of images": self._blocks(reference.observations, observations),
             "rejected images": len(arrivals.rejected),
             "queries": len(observations.queries),
         }
-        week = Week(day, days, counts, compare(reference.observations, observations, self.thresholds))
+        week = Week(
+            day, days, counts, compare(reference.observations, observations, self.thresholds)
+        )
         self.page(day).parent.mkdir(parents=True, exist_ok=True)
         content = {"reference": reference.name, **week.to_json()}
-        write_text(self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n")
+        write_text(
+            self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n"
+        )
         inspection, dataset = inspect_arrivals(observer.collection, arrivals)
         gallery = unusual_images(dataset, self._unusual(observer, arrivals, reference.observations))
         name = f"{observer.collection.model.name} ({model[:12]})"
         history = self._history(reference.name, day)
-        write_text(self.page(day), render(monitoring_page(name, reference.day, week, inspection, gallery, history)))
+        write_text(
+            self.page(day),
+            render(monitoring_page(name, reference.day, week, inspection, gallery, history)),
+        )
         write_text(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
         return week
 
@@ -163,16 +192,23 @@ class Monitor:
 
     def _observer(self) -> tuple[Observer, str]:
         onnx, model = self.artifacts.onnx, model_hash(self.artifacts.onnx)
-        collection, index = Collection.open(self.artifacts.collection), SearchIndex.open(self.artifacts.index, model)
+        collection, index = (
+            Collection.open(self.artifacts.collection),
+            SearchIndex.open(self.artifacts.index, model),
+        )
         if collection.model.sha256 != model:
-            raise ValueError(f"another model computed {self.artifacts.collection}: embed the collection again")
+            raise ValueError(
+                f"another model computed {self.artifacts.collection}: embed the collection again"
+            )
         return Observer(Embedder(onnx), collection, index), model
 
     def _sentences(self, day: date, days: int) -> list[str]:
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
         return read_queries(self.queries, end - timedelta(days=days), end)
 
-    def _unusual(self, observer: Observer, arrivals: Arrivals, reference: Observations) -> list[str]:
+    def _unusual(
+        self, observer: Observer, arrivals: Arrivals, reference: Observations
+    ) -> list[str]:
         """Return the ids of the images that are least like the reference, the most unusual first."""
         rows = observer.sampled_rows(arrivals, self.thresholds.sample.images)
         if not len(rows) or not len(reference.images):
@@ -183,9 +219,12 @@ class Monitor:
 
     def _history(self, reference: str, until: date) -> History:
         """Return the values of the weeks up to ``until`` that were compared with this reference."""
-        contents = [json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
+        contents = [
+            json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))
+        ]
         return {
             day: {finding["name"]: finding["value"] for finding in content["findings"]}
             for content in contents
-            if content["reference"] == reference and (day := date.fromisoformat(content["day"])) <= until
+            if content["reference"] == reference
+            and (day := date.fromisoformat(content["day"])) <= until
         }

@@ -60,18 +60,26 @@ class Observer:
     index: SearchIndex
     seed: int = 0
 
-    def observe(self, arrivals: Arrivals, queries: Sequence[str], images: int, sentences: int) -> Observations:
+    def observe(
+        self, arrivals: Arrivals, queries: Sequence[str], images: int, sentences: int
+    ) -> Observations:
         """Return observations of new images and user queries, in samples of at most these sizes."""
         rows = self.sampled_rows(arrivals, images)
         chosen = sample(queries, sentences, self.seed)
         unknown, known = unknown_words(self.model, chosen)
-        vectors = embed(self.model, known) if known else np.zeros((0, self.collection.dimension), np.float32)
+        vectors = (
+            embed(self.model, known)
+            if known
+            else np.zeros((0, self.collection.dimension), np.float32)
+        )
         nothing = nothing_found(self.index, vectors)
         return Observations(
             images=np.asarray(self.collection.vectors[rows], np.float32),
             queries=vectors,
             unknown_words=unknown,
-            nothing_found=None if nothing is None else Count(nothing + len(chosen) - len(known), len(chosen)),
+            nothing_found=None
+            if nothing is None
+            else Count(nothing + len(chosen) - len(known), len(chosen)),
             groups=image_groups(self.collection, rows.tolist()),
         )
 
@@ -94,7 +102,9 @@ def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None
         return None, list(queries)
     words = [list((known(query) or {}).values()) for query in queries]
     unknown = Count(sum(not all(are_known) for are_known in words), len(queries))
-    return unknown, [query for query, are_known in zip(queries, words, strict=True) if any(are_known)]
+    return unknown, [
+        query for query, are_known in zip(queries, words, strict=True) if any(are_known)
+    ]
 
 
 def embed(model: SentenceEmbedder, sentences: Sequence[str]) -> NDArray[np.float32]:

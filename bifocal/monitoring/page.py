@@ -10,7 +10,19 @@ from bifocal.monitoring.week import Week
 from bifocal.report.charts import line_chart
 from bifocal.report.inspection import findings_table
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Badge, Block, Chart, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
+from bifocal.report.sections import (
+    Badge,
+    Block,
+    Chart,
+    Gallery,
+    GalleryItem,
+    Note,
+    Page,
+    Picture,
+    Section,
+    Table,
+    Tile,
+)
 
 History = Mapping[date, Mapping[str, float]]
 """Values of the tests by the last day of a week, in order."""
@@ -18,7 +30,12 @@ FOOTER = "Written by python -m pipelines monitor. This page is one file and load
 
 
 def monitoring_page(
-    name: str, reference: date, week: Week, inspection: Inspection, unusual: Gallery | None, history: History
+    name: str,
+    reference: date,
+    week: Week,
+    inspection: Inspection,
+    unusual: Gallery | None,
+    history: History,
 ) -> Page:
     """Return the page of a week for a model ``name``, with the ``history`` of all runs on its reference."""
     crossed = len(week.crossed)
@@ -58,19 +75,27 @@ def _tests(week: Week) -> Block:
 
 def _history(history: History) -> list[Section]:
     shares = [
-        name for name in TESTS if name not in DISCREPANCIES and all(name in values for values in history.values())
+        name
+        for name in TESTS
+        if name not in DISCREPANCIES and all(name in values for values in history.values())
     ]
     if len(history) < 2 or not shares:
         return []
     days = [(day - min(history)).days for day in history]
-    lines = {name.replace("_", " "): [100 * values[name] for values in history.values()] for name in shares}
+    lines = {
+        name.replace("_", " "): [100 * values[name] for values in history.values()]
+        for name in shares
+    }
     chart = Chart(line_chart(lines, days, "days since the first run", "percent of the queries"))
     return [Section("History", f"{len(history)} runs.", [chart])]
 
 
 def unusual_images(dataset: Dataset, image_ids: Sequence[str]) -> Gallery | None:
     """Return a gallery of these new images, without images that have no file here; None if there is none."""
-    thumbnails, local = Thumbnails(dataset), set(dataset.images.loc[dataset.images["path"].notna(), "image_id"])
+    thumbnails, local = (
+        Thumbnails(dataset),
+        set(dataset.images.loc[dataset.images["path"].notna(), "image_id"]),
+    )
     shown = [image_id for image_id in image_ids if image_id in local]
     items = [GalleryItem([Picture(thumbnails.uri(image_id))], image_id) for image_id in shown]
     return Gallery(items, "", "New images that are least like the reference.") if items else None

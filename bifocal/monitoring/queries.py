@@ -142,7 +142,11 @@ def _unwrap(line: str) -> tuple[str, bool]:
         value = json.loads(line)
     except ValueError:
         return line, False
-    texts = [value[key] for key in WRAPPERS if isinstance(value.get(key), str)] if isinstance(value, dict) else []
+    texts = (
+        [value[key] for key in WRAPPERS if isinstance(value.get(key), str)]
+        if isinstance(value, dict)
+        else []
+    )
     if not texts or "event" in value:
         return line, False
     return _unwrap(texts[0])[0], True
@@ -168,4 +172,7 @@ def _entries(value: Any) -> list[Entry]:
     if isinstance(value.get("event"), str):
         return [value]
     inner = (value[key] for key in WRAPPERS if key in value)
-    return next(filter(None, (_parse(text) if isinstance(text, str) else _entries(text) for text in inner)), [])
+    return next(
+        filter(None, (_parse(text) if isinstance(text, str) else _entries(text) for text in inner)),
+        [],
+    )

@@ -55,7 +55,11 @@ class Reference:
         """Return the reference with only as much text of users as ``keep`` allows."""
         if keep is True:
             return self
-        hashes = self.hashes if self.sentences is None else [self.hash_of(sentence) for sentence in self.sentences]
+        hashes = (
+            self.hashes
+            if self.sentences is None
+            else [self.hash_of(sentence) for sentence in self.sentences]
+        )
         return replace(self, sentences=None, hashes=hashes if keep else None)
 
     def write(self, directory: Path) -> None:
@@ -68,7 +72,10 @@ class Reference:
             "days": self.days,
             "sentences": None if self.sentences is None else list(self.sentences),
             "hashes": None if self.hashes is None else list(self.hashes),
-            **{name: None if (count := getattr(seen, name)) is None else asdict(count) for name in COUNTS},
+            **{
+                name: None if (count := getattr(seen, name)) is None else asdict(count)
+                for name in COUNTS
+            },
         }
         with new_folder(directory, replace=True) as partial:
             save_array(partial / IMAGES, seen.images.astype(np.float16))
@@ -88,11 +95,15 @@ class Reference:
         """
         file = directory / DESCRIPTION
         if not file.is_file():
-            raise FileNotFoundError(f"{directory} holds no reference: write one, right after the training")
+            raise FileNotFoundError(
+                f"{directory} holds no reference: write one, right after the training"
+            )
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if content.get("schema_version") != SCHEMA_VERSION:
             found = content.get("schema_version")
-            raise ValueError(f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the reference again")
+            raise ValueError(
+                f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the reference again"
+            )
         groups = directory / GROUPS
         seen = Observations(
             images=np.load(directory / IMAGES).astype(np.float32),

@@ -58,9 +58,18 @@ class Week:
         for gauge, description in GAUGES.items():
             lines += [f"# HELP {gauge} {description}", f"# TYPE {gauge} gauge"]
             name = gauge.removeprefix("bifocal_monitor_")
-            lines += [f'{gauge}{{test="{entry.name}"}} {float(getattr(entry, name)):.9g}' for entry in self.findings]
-        lines += ["# HELP bifocal_monitor_entries Entries of the week", "# TYPE bifocal_monitor_entries gauge"]
-        lines += [f'bifocal_monitor_entries{{kind="{kind}"}} {count}' for kind, count in self.counts.items()]
+            lines += [
+                f'{gauge}{{test="{entry.name}"}} {float(getattr(entry, name)):.9g}'
+                for entry in self.findings
+            ]
+        lines += [
+            "# HELP bifocal_monitor_entries Entries of the week",
+            "# TYPE bifocal_monitor_entries gauge",
+        ]
+        lines += [
+            f'bifocal_monitor_entries{{kind="{kind}"}} {count}'
+            for kind, count in self.counts.items()
+        ]
         time = "bifocal_monitor_last_run_timestamp_seconds"
         lines += [f"# HELP {time} Time of the last complete run", f"# TYPE {time} gauge"]
         lines.append(f"{time} {moment.timestamp():.0f}")
@@ -69,4 +78,9 @@ class Week:
     def to_json(self) -> dict[str, Any]:
         """Return the results as values for JSON."""
         findings = [{**asdict(finding), "crossed": finding.crossed} for finding in self.findings]
-        return {"day": self.day.isoformat(), "days": self.days, "counts": dict(self.counts), "findings": findings}
+        return {
+            "day": self.day.isoformat(),
+            "days": self.days,
+            "counts": dict(self.counts),
+            "findings": findings,
+        }

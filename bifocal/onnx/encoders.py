@@ -30,14 +30,28 @@ class ImageGraph:
         self.mean, self.std = np.zeros((), np.float32), np.ones((), np.float32)
         if is_towers(directory):
             self.preprocessing, self.mean, self.std = read_preprocessing(directory)
-        self.reads_pixels = [value.name for value in self.images.get_inputs()] in (["pixels"], ["image"])
-        accepted = {"text": False, "image": bool(self.preprocessing), "features": not self.reads_pixels}
+        self.reads_pixels = [value.name for value in self.images.get_inputs()] in (
+            ["pixels"],
+            ["image"],
+        )
+        accepted = {
+            "text": False,
+            "image": bool(self.preprocessing),
+            "features": not self.reads_pixels,
+        }
         self.inputs = tuple(name for name in INPUTS if accepted[name])
-        side, size = (self.backbone or self.images).get_inputs()[0].shape[-1], self.preprocessing.get("size")
+        side, size = (
+            (self.backbone or self.images).get_inputs()[0].shape[-1],
+            self.preprocessing.get("size"),
+        )
         if accepted["image"] and isinstance(side, int) and side != size:
-            raise ValueError(f"{preprocessing} has the size {size}, but the graph reads {side} pixels: export again")
+            raise ValueError(
+                f"{preprocessing} has the size {size}, but the graph reads {side} pixels: export again"
+            )
         dimension = self.images.get_inputs()[0].shape[-1]
-        self.feature_dim = None if self.reads_pixels or not isinstance(dimension, int) else dimension
+        self.feature_dim = (
+            None if self.reads_pixels or not isinstance(dimension, int) else dimension
+        )
 
     def read_images(self, images: Sequence[ImageFile]) -> list[Array]:
         """Return the inputs of the graph for B image files: features (R, D), or pixels (3, H, W)."""
@@ -132,7 +146,9 @@ def scores_pairs(directory: Path) -> bool:
 
 def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:
     """Return features (B, R, D) float32 and their mask (B, R) for B arrays (R, D), or nested lists; R may differ."""
-    regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
+    regions = [
+        np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features
+    ]
     longest = max(len(image) for image in regions)
     padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
     mask = np.zeros((len(regions), longest), dtype=bool)

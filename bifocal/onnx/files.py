@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 CONTRASTIVE = "contrastive.json"
 """File beside graphs of heads above a contrastive model, with its weights."""
-REPORTS = frozenset({CONTRASTIVE, "manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
+REPORTS = frozenset(
+    {CONTRASTIVE, "manifest.json", "fingerprint.json", "parity.csv", "quantization.json"}
+)
 """Files beside the graphs that have no effect on a vector."""
 POINTING = "pointing/"
 """Folder of the pointing head, which has no effect on a vector."""
@@ -68,7 +70,9 @@ def open_regular(path: Path, most: int) -> BufferedReader:
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
             raise ValueError("a named pipe or a device, expected a file")
         if found.st_size > most:
-            raise ValueError(f"too large: a file of {found.st_size} bytes, at most {most} are accepted")
+            raise ValueError(
+                f"too large: a file of {found.st_size} bytes, at most {most} are accepted"
+            )
         return path.open("rb")
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from bifocal.onnx.encoders import Array, ImageGraph
 from bifocal.onnx.files import read_json
-from bifocal.onnx.pixels import DecodedImage, ImageFile, center_box, decode_pixels, file_bytes, shorter_size
+from bifocal.onnx.pixels import (
+    DecodedImage,
+    ImageFile,
+    center_box,
+    decode_pixels,
+    file_bytes,
+    shorter_size,
+)
 from bifocal.onnx.sessions import REGIONS
 
 SIDE = 96
@@ -29,7 +36,9 @@ def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
     """Return the highest value's position as fractions of the width and height; ties: nearest their center."""
     rows, columns = np.nonzero(heatmap == heatmap.max())
     nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
-    return (float(columns[nearest]) + 0.5) / heatmap.shape[1], (float(rows[nearest]) + 0.5) / heatmap.shape[0]
+    return (float(columns[nearest]) + 0.5) / heatmap.shape[1], (
+        float(rows[nearest]) + 0.5
+    ) / heatmap.shape[0]
 
 
 class HeatmapModel:
@@ -47,15 +56,21 @@ class HeatmapModel:
         self.boxes = np.array(description["boxes"], dtype=np.float32)
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
 
-    def heatmaps(self, image: ImageFile | DecodedImage, texts: Array, side: int) -> NDArray[np.float32]:
+    def heatmaps(
+        self, image: ImageFile | DecodedImage, texts: Array, side: int
+    ) -> NDArray[np.float32]:
         """Return the heatmaps (P, side, side) of P phrases, over the image stretched to a square."""
         if not isinstance(image, DecodedImage):
             image = decode_pixels(file_bytes(image), self.encoder.preprocessing)
-        (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_resized([image.pixels]))
+        (vectors,) = image_vectors(
+            self.encoder, self.vectors, self.encoder.read_resized([image.pixels])
+        )
         left, top, right, bottom = square_of(image.width, image.height, self.encoder.preprocessing)
         corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
         boxes = (corner + self.boxes * sides).astype(np.float32)
-        return np.stack([rasterize(self.scores(vectors, text, boxes), boxes, side) for text in texts])
+        return np.stack(
+            [rasterize(self.scores(vectors, text, boxes), boxes, side) for text in texts]
+        )
 
     def scores(self, vectors: Array, text: Array, boxes: Array) -> NDArray[np.float32]:
         """Return the scores (R,) of the regions of an image for a phrase."""
@@ -92,13 +107,17 @@ def largest_dimensions(vectors: Array, text: Array, k: int) -> NDArray[np.float3
     return np.asarray(vectors[:, kept] @ np.abs(text[kept]), dtype=np.float32)
 
 
-def attention(vectors: Array, text: Array, softmax: bool, level: int | None, unit: bool) -> NDArray[np.float32]:
+def attention(
+    vectors: Array, text: Array, softmax: bool, level: int | None, unit: bool
+) -> NDArray[np.float32]:
     """Return the heatmap of a phrase at its best level: Akbari et al., CVPR 2019, eq. (6a)."""
     similarity = vectors @ text
     heatmaps = np.maximum(similarity, 0)
     if softmax:
         present = vectors.any(axis=2)
-        exponents = np.exp(np.where(present, similarity - similarity.max(axis=1, keepdims=True), -np.inf))
+        exponents = np.exp(
+            np.where(present, similarity - similarity.max(axis=1, keepdims=True), -np.inf)
+        )
         heatmaps = exponents / exponents.sum(axis=1, keepdims=True)
     attended = np.einsum("lr,lrd->ld", heatmaps, vectors)
     if unit:
@@ -107,7 +126,9 @@ def attention(vectors: Array, text: Array, softmax: bool, level: int | None, uni
     return np.asarray(heatmaps[best], dtype=np.float32)
 
 
-def smoothed_activations(vectors: Array, text: Array, boxes: Array, sigma: float, center: float) -> NDArray[np.float32]:
+def smoothed_activations(
+    vectors: Array, text: Array, boxes: Array, sigma: float, center: float
+) -> NDArray[np.float32]:
     """Return the smoothed activations of the regions (R, d), less the prior of the center."""
     scores, centers = vectors @ text, (boxes[:, :2] + boxes[:, 2:]) / 2
     if sigma:
@@ -115,7 +136,9 @@ def smoothed_activations(vectors: Array, text: Array, boxes: Array, sigma: float
         weights = np.exp(-distances / (2 * sigma**2))
         scores = weights @ scores / weights.sum(axis=1)
     standardized = (scores - scores.mean()) / max(float(scores.std()), DEVIATION)
-    return np.asarray(standardized - center * np.square(2 * centers - 1).sum(axis=1), dtype=np.float32)
+    return np.asarray(
+        standardized - center * np.square(2 * centers - 1).sum(axis=1), dtype=np.float32
+    )
 
 
 SCORES: Mapping[str, Scores] = MappingProxyType(
@@ -141,4 +164,6 @@ def rasterize(scores: Array, boxes: Array, side: int) -> NDArray[np.float32]:
     inside_x = (centers >= boxes[:, 0:1]) & (centers < boxes[:, 2:3])
     inside_y = (centers >= boxes[:, 1:2]) & (centers < boxes[:, 3:4])
     inside = inside_y[:, :, None] & inside_x[:, None, :]
-    return np.asarray(np.where(inside, scores[:, None, None], scores.min()).max(axis=0), dtype=np.float32)
+    return np.asarray(
+        np.where(inside, scores[:, None, None], scores.min()).max(axis=0), dtype=np.float32
+    )

@@ -21,7 +21,13 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError, features
 
 from bifocal.onnx.files import open_regular
-from bifocal.onnx.metadata import TURNS, LargeImageError, orientation, srgb_transform, without_metadata
+from bifocal.onnx.metadata import (
+    TURNS,
+    LargeImageError,
+    orientation,
+    srgb_transform,
+    without_metadata,
+)
 
 # Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
 ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
@@ -45,7 +51,15 @@ MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Channels of a PNG by the type of its colors."""
 WHOLE = ((0, 0, 1, 1),)
-ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+ADAM7 = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
 """Passes of a PNG: first column and row, and steps between columns and rows; the latter if it is interlaced."""
 MAX_16_BIT = 2**16 - 1
 BAND = 2**22
@@ -99,7 +113,10 @@ class UnsupportedImageError(ValueError):
 
 @contextmanager
 def open_header(
-    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES, formats: tuple[str, ...] | None = None
+    file: IO[bytes],
+    max_pixels: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    formats: tuple[str, ...] | None = None,
 ) -> Iterator[ImageFile.ImageFile]:
     """Yield Pillow's image of an open file before its pixels are decoded.
 
@@ -118,7 +135,9 @@ def open_header(
     if not size:
         raise ValueError("the file is empty")
     if size > max_bytes:
-        raise LargeImageError(f"too large: a file of {size} bytes, at most {max_bytes} are accepted")
+        raise LargeImageError(
+            f"too large: a file of {size} bytes, at most {max_bytes} are accepted"
+        )
     try:
         pixels, metadata = without_metadata(file)
         with _opened(pixels, chosen) as image:
@@ -136,13 +155,20 @@ def open_header(
 
 
 def image_size(
-    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES, formats: tuple[str, ...] | None = None
+    file: IO[bytes],
+    max_pixels: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    formats: tuple[str, ...] | None = None,
 ) -> tuple[int, int]:
     """Return width and height of an open image file in pixels after EXIF rotation; see ``open_header``."""
     with open_header(file, max_pixels, max_bytes, formats) as image:
         width, height = image.size
         # Pillow's size of a TIFF is upright.
-        return (height, width) if image.format != "TIFF" and orientation(image) in TURNED else (width, height)
+        return (
+            (height, width)
+            if image.format != "TIFF" and orientation(image) in TURNED
+            else (width, height)
+        )
 
 
 def has_profile(path: Path) -> bool:
@@ -175,7 +201,10 @@ def check_complete(image: Image.Image, file: IO[bytes]) -> None:
     last = image.crop((0, height - 1, width, height))
     if not interlaced and np.asarray(last).any():
         return
-    sides = [(-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in (ADAM7 if interlaced else WHOLE)]
+    sides = [
+        (-(-(width - x) // dx), -(-(height - y) // dy))
+        for x, y, dx, dy in (ADAM7 if interlaced else WHOLE)
+    ]
     bits = depth * CHANNELS[color]
     expected = sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sides if columns > 0)
     if _inflated_bytes(file) < expected:
@@ -192,20 +221,28 @@ def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | Non
         )
     if max_pixels is not None and width * height > max_pixels:
         hint = f"; the variable {VARIABLE} raises the limit" if max_pixels >= MAX_PIXELS else ""
-        raise LargeImageError(f"too large: {width} x {height} pixels, more than max_pixels {max_pixels}{hint}")
+        raise LargeImageError(
+            f"too large: {width} x {height} pixels, more than max_pixels {max_pixels}{hint}"
+        )
     # Only the first frame is decoded. Formats that would have to be read for their number of frames state none.
     frames = 1 if image.format in ("GIF", "TIFF") else getattr(image, "n_frames", 1)
     if frames > MAX_FRAMES:
-        raise LargeImageError(f"too large: an animation of {frames} frames, at most {MAX_FRAMES} are accepted")
+        raise LargeImageError(
+            f"too large: an animation of {frames} frames, at most {MAX_FRAMES} are accepted"
+        )
     position = file.tell()
     if image.format == "PNG":
         file.seek(24)
         if width * height * file.read(1)[0] > 8 * INFLATED * size:
-            raise ValueError(f"cannot be decoded: {size} bytes are too few for {width} x {height} pixels")
+            raise ValueError(
+                f"cannot be decoded: {size} bytes are too few for {width} x {height} pixels"
+            )
     elif image.format in ("JPEG", "MPO"):
         file.seek(0)
         if (scans := _scans(file.read())) > MAX_SCANS:
-            raise LargeImageError(f"too large: a JPEG of {scans} scans, at most {MAX_SCANS} are accepted")
+            raise LargeImageError(
+                f"too large: a JPEG of {scans} scans, at most {MAX_SCANS} are accepted"
+            )
     file.seek(position)
 
 
@@ -294,7 +331,9 @@ def _decoded(file: IO[bytes], max_pixels: int | None, side: int | None) -> tuple
     with open_header(file, max_pixels) as image:
         turn = orientation(image)
         if image.format == "TIFF":
-            with suppress(Exception):  # Pillow would turn the image itself, and write its metadata anew
+            with suppress(
+                Exception
+            ):  # Pillow would turn the image itself, and write its metadata anew
                 exif = image.getexif()
                 for tag in list(exif):
                     del exif[tag]
@@ -304,7 +343,9 @@ def _decoded(file: IO[bytes], max_pixels: int | None, side: int | None) -> tuple
         with _large if image.width * image.height > LARGE else nullcontext():
             image.load()
             check_complete(image, file)
-            return _to_rgb(image if image.format != "TIFF" else image.copy()), turn  # the size of a copy is not turned
+            return _to_rgb(
+                image if image.format != "TIFF" else image.copy()
+            ), turn  # the size of a copy is not turned
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -320,7 +361,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         band = image.crop((0, top, width, min(height, top + rows)))
         if convert is None or convert[0] != "CMYK":
             band = _band_to_rgb(band)
-        converted.paste(band if convert is None else convert[1].apply(band.convert(convert[0])), (0, top))
+        converted.paste(
+            band if convert is None else convert[1].apply(band.convert(convert[0])), (0, top)
+        )
     return converted
 
 
@@ -329,7 +372,9 @@ def _band_to_rgb(image: Image.Image) -> Image.Image:
         values = np.asarray(image)
         if values.min() < 0 or values.max() > MAX_16_BIT:
             raise ValueError("32-bit pixels of unknown range; save the image with 8 or 16 bits")
-        return Image.fromarray((values.astype(np.uint32) * 255 // MAX_16_BIT).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(
+            (values.astype(np.uint32) * 255 // MAX_16_BIT).astype(np.uint8)
+        ).convert("RGB")
     if image.has_transparency_data:
         opaque = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque).convert("RGB")

@@ -24,11 +24,16 @@ def store_as_int8(graph: onnx.GraphProto, axes: Mapping[str, int]) -> None:
     nodes = []
     for name, axis in axes.items():
         values, scales = quantize_rows(np.moveaxis(numpy_helper.to_array(constants[name]), axis, 0))
-        stored = (np.ascontiguousarray(np.moveaxis(values, 0, axis)), f"{name}_int8"), (scales, f"{name}_scale")
+        stored = (
+            (np.ascontiguousarray(np.moveaxis(values, 0, axis)), f"{name}_int8"),
+            (scales, f"{name}_scale"),
+        )
         graph.initializer.remove(constants[name])
         graph.initializer.extend([numpy_helper.from_array(*tensor) for tensor in stored])
         names = [tensor_name for _, tensor_name in stored]
-        nodes.append(onnx.helper.make_node("DequantizeLinear", names, [name], f"{name}_float", axis=axis))
+        nodes.append(
+            onnx.helper.make_node("DequantizeLinear", names, [name], f"{name}_float", axis=axis)
+        )
     ordered = [*nodes, *graph.node]
     del graph.node[:]
     graph.node.extend(ordered)

@@ -39,7 +39,9 @@ class Limits:
             name = PREFIX + field.name.upper()
             if name in environment:
                 if not environment[name].isdecimal():
-                    raise ValueError(f"{name} is {environment[name]!r}, expected a number; 0 means no limit")
+                    raise ValueError(
+                        f"{name} is {environment[name]!r}, expected a number; 0 means no limit"
+                    )
                 values[field.name] = int(environment[name])
         return cls(**values)
 
@@ -51,8 +53,12 @@ class Limits:
         """Raise ``ValueError`` for the first row whose sentence is too long, or not a string."""
         for row, sentence in sentences.items():
             if not isinstance(sentence, str):
-                raise ValueError(f"row {row} has {type(sentence).__name__} as text, expected a string")
-            self._check("characters", len(sentence), f"the text of row {row} has {len(sentence)} characters")
+                raise ValueError(
+                    f"row {row} has {type(sentence).__name__} as text, expected a string"
+                )
+            self._check(
+                "characters", len(sentence), f"the text of row {row} has {len(sentence)} characters"
+            )
 
     def read_images(self, images: Mapping[int, ImageFile]) -> dict[int, bytes]:
         """Return the image files as bytes; raise ``ValueError`` for the first that is too large or not an image."""
@@ -61,7 +67,9 @@ class Limits:
         for row, image in images.items():
             try:
                 files[row] = self.read_file(image)
-                width, height = image_size(BytesIO(files[row]), self.pixels or None, self.image_bytes or MAX_BYTES)
+                width, height = image_size(
+                    BytesIO(files[row]), self.pixels or None, self.image_bytes or MAX_BYTES
+                )
             except ValueError as error:
                 raise ValueError(
                     f"the image of row {row} cannot be read: {error}; expected the base64 of an image file"
@@ -82,7 +90,9 @@ class Limits:
     def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
         """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers."""
         for row, regions in features.items():
-            self._check("regions", len(regions), f"row {row} has features of {len(regions)} regions")
+            self._check(
+                "regions", len(regions), f"row {row} has features of {len(regions)} regions"
+            )
             try:
                 array = np.asarray([np.asarray(region) for region in regions], dtype=np.float32)
                 valid = array.ndim == 2 and array.size > 0 and width in (None, array.shape[1])
@@ -99,7 +109,9 @@ class Limits:
     def _check(self, name: str, value: int, found: str) -> None:
         limit = getattr(self, name)
         if limit and value > limit:
-            raise ValueError(f"{found}, at most {limit} are accepted ({PREFIX}{name.upper()} of the server)")
+            raise ValueError(
+                f"{found}, at most {limit} are accepted ({PREFIX}{name.upper()} of the server)"
+            )
 
 
 def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:

@@ -29,7 +29,20 @@ XMP = b"http://ns.adobe.com/xap/1.0/\0", b"XML:com.adobe.xmp\0"
 XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 ORDERS = {b"II": "<", b"MM": ">"}
 BYTE, TEXTS = 1, (2, 7)
-FORMS = {1: "B", 2: "s", 3: "H", 4: "I", 5: "I4x", 6: "b", 7: "s", 8: "h", 9: "i", 10: "i4x", 11: "f", 12: "d"}
+FORMS = {
+    1: "B",
+    2: "s",
+    3: "H",
+    4: "I",
+    5: "I4x",
+    6: "b",
+    7: "s",
+    8: "h",
+    9: "i",
+    10: "i4x",
+    11: "f",
+    12: "d",
+}
 """Types of EXIF values, and their formats, of a fraction that of its numerator."""
 TRANSPARENCY = {0: range(2, 3), 2: range(6, 7), 3: range(1, 257)}
 """Valid lengths of a PNG's transparency, by the type of its colors."""
@@ -77,7 +90,11 @@ def _split_jpeg(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
         if marker != 0xFF and not 0xC0 <= marker < 0xD0 and marker <= 0xDA:
             break  # the first scan
         end = max(start, position + 2 + int.from_bytes(data[position + 2 : start], "big"))
-        position, count, content = (position + 1 if marker == 0xFF else end), count + 1, data[start:end]
+        position, count, content = (
+            (position + 1 if marker == 0xFF else end),
+            count + 1,
+            data[start:end],
+        )
         if marker == 0xE1 and content.startswith(b"Exif\0\0"):
             found["exif"] += content[6:] if found["exif"] else content
         elif marker == 0xE1 and content.startswith(XMP[0]):
@@ -100,7 +117,11 @@ def _split_png(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
         content, count = chunk[8:-4], count + (kind != b"IDAT")
         if count > MAX_PARTS:
             raise LargeImageError(f"too large: more than {MAX_PARTS} chunks")
-        intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big") if kind == b"tRNS" else False
+        intact = (
+            zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big")
+            if kind == b"tRNS"
+            else False
+        )
         if kind[:1].isupper() or (intact and length in TRANSPARENCY.get(data[25], ())):
             kept.append(chunk)
         elif kind == b"eXIf":
@@ -131,7 +152,11 @@ def _entries(data: bytes) -> Iterator[tuple[int, int, Any]]:
             value = None
             if 0 < size <= len(data) - place:
                 is_text = kind in TEXTS or (kind == BYTE and number > 1)
-                value = data[place : place + size] if is_text else struct.unpack_from(form, data, place)[0]
+                value = (
+                    data[place : place + size]
+                    if is_text
+                    else struct.unpack_from(form, data, place)[0]
+                )
             yield position, tag, value
             if tag == EXIF and len(tables) == 1:
                 tables.append(raw)
@@ -145,7 +170,10 @@ def _values(image: Image.Image) -> dict[int, Any]:
 
 def orientation(image: Image.Image) -> int:
     """Return the valid EXIF orientation of an image before it is decoded, or else that of XMP, or else 1."""
-    table, xmp = getattr(image, "tag_v2", None), image.info.get("xmp")  # Pillow's size of a TIFF depends on its table
+    table, xmp = (
+        getattr(image, "tag_v2", None),
+        image.info.get("xmp"),
+    )  # Pillow's size of a TIFF depends on its table
     value = _values(image).get(ORIENTATION) if table is None else table.get(ORIENTATION, 1)
     if value is None and isinstance(xmp, bytes) and (found := XMP_ORIENTATION.search(xmp)):
         value = int(found[1])
@@ -185,7 +213,9 @@ def srgb_transform(profile: bytes, mode: str) -> tuple[str, ImageCms.ImageCmsTra
     try:
         source = ImageCms.ImageCmsProfile(BytesIO(profile[:MAX_PROFILE]))
         space = SPACES[source.profile.xcolor_space.strip()]
-        if space != {"CMYK": "CMYK", "1": "L", "L": "L", "I": "L", "LA": "L"}.get(mode.partition(";")[0], "RGB"):
+        if space != {"CMYK": "CMYK", "1": "L", "L": "L", "I": "L", "LA": "L"}.get(
+            mode.partition(";")[0], "RGB"
+        ):
             return None
         transform = ImageCms.buildTransform(source, ImageCms.createProfile("sRGB"), space, "RGB")
     except Exception:  # Pillow's reader raises many exception types.
@@ -193,7 +223,9 @@ def srgb_transform(profile: bytes, mode: str) -> tuple[str, ImageCms.ImageCmsTra
     if space != "CMYK":
         grid = np.indices((9, 9, 9), np.uint8).reshape(1, 3, -1).transpose(0, 2, 1) * 31
         colors = Image.fromarray(np.ascontiguousarray(grid)).convert(space)
-        shown, same = (np.asarray(image, int) for image in (transform.apply(colors), colors.convert("RGB")))
+        shown, same = (
+            np.asarray(image, int) for image in (transform.apply(colors), colors.convert("RGB"))
+        )
         if np.abs(shown - same).max() <= TOLERANCE:
             return None
     return space, transform

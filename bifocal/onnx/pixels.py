@@ -51,7 +51,11 @@ def gray_image() -> str:
 def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
     """Resize an image to ``size`` pixels, by Pillow's ``interpolation`` ("bicubic")."""
     resized = resized_size(*image.size, size, resize)
-    return image if image.size == resized else image.resize(resized, Image.Resampling[interpolation.upper()])
+    return (
+        image
+        if image.size == resized
+        else image.resize(resized, Image.Resampling[interpolation.upper()])
+    )
 
 
 def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[int, int]:
@@ -67,7 +71,9 @@ def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[in
 def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Image.Image:
     """Resize an image so that its shorter side has ``shorter`` pixels, as ``torchvision.transforms.Resize``."""
     size = shorter_size(*image.size, shorter)
-    return image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
+    return (
+        image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
+    )
 
 
 def resize_square(image: Image.Image, shorter: int, side: int, interpolation: str) -> Image.Image:
@@ -130,7 +136,11 @@ def read_pixels(
 
 
 def resized_pixels(
-    image: Image.Image, size: int, interpolation: str, scaled: int | None = None, resize: Resize = "square"
+    image: Image.Image,
+    size: int,
+    interpolation: str,
+    scaled: int | None = None,
+    resize: Resize = "square",
 ) -> Array:
     """Return the pixels (3, H, W) uint8 of a decoded image, see ``read_pixels``."""
     if scaled is not None:
@@ -143,4 +153,7 @@ def resized_pixels(
 def read_squares(content: bytes, sizes: Sequence[int], interpolation: str) -> list[Array]:
     """Return an image file as squares (3, size, size) uint8."""
     image = decode_image(BytesIO(content), max_pixels(), DECODED_SCALE * max(sizes))
-    return [np.array(resize_image(image, size, "square", interpolation)).transpose(2, 0, 1) for size in sizes]
+    return [
+        np.array(resize_image(image, size, "square", interpolation)).transpose(2, 0, 1)
+        for size in sizes
+    ]

@@ -34,12 +34,18 @@ class Rows:
         """Read the columns of ``INPUTS``; columns of other names are ignored."""
         if not set(INPUTS) & set(frame.columns):
             # MLflow drops columns that are not in the signature; if none is left, the frame arrives without rows.
-            raise ValueError(f"no row has {' or '.join(accepted)}; columns of other names are ignored")
+            raise ValueError(
+                f"no row has {' or '.join(accepted)}; columns of other names are ignored"
+            )
         absent = pd.Series([None] * len(frame), index=frame.index, dtype=object)
         columns = [frame.get(name, absent) for name in INPUTS]
         present = np.array([column.notna().to_numpy() for column in columns])
         values = {
-            name: {row: value for row, (value, given) in enumerate(zip(column.to_list(), mask, strict=True)) if given}
+            name: {
+                row: value
+                for row, (value, given) in enumerate(zip(column.to_list(), mask, strict=True))
+                if given
+            }
             for name, column, mask in zip(INPUTS, columns, present, strict=True)
         }
         return cls(len(frame), present, values)
@@ -53,7 +59,9 @@ class Rows:
         rows = cls.read(frame, accepted)
         wrong = np.flatnonzero(rows.present.sum(axis=0) != 1)
         if len(wrong):
-            raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected one of {', '.join(accepted)}")
+            raise ValueError(
+                f"row {wrong[0]} has {rows.names(wrong[0])}, expected one of {', '.join(accepted)}"
+            )
         rows.check_accepted(accepted)
         return rows.within(limits, feature_dim, repeated_images=True)
 
@@ -61,7 +69,9 @@ class Rows:
         """Raise ``ValueError`` for the first value that is not one of the ``accepted`` inputs."""
         for name in INPUTS:
             if self.values[name] and name not in accepted:
-                raise ValueError(f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}")
+                raise ValueError(
+                    f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}"
+                )
 
     def within(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> "Rows":
         """Check the limits, return images as bytes; equal images count once unless ``repeated_images``."""
@@ -86,7 +96,9 @@ class Rows:
                 try:
                     yield chunk, encode([values[row] for row in chunk])
                 except ValueError as error:  # such as a truncated image
-                    raise ValueError(f"{name} in rows {chunk[0]} to {chunk[-1]}: {error}") from error
+                    raise ValueError(
+                        f"{name} in rows {chunk[0]} to {chunk[-1]}: {error}"
+                    ) from error
 
     def names(self, row: int) -> str:
         """Return the inputs of a row, such as "text and image"."""
@@ -107,11 +119,15 @@ class RankerModel:
     def __init__(self, ranker: Ranker, limits: Limits | None = None) -> None:
         self.ranker, self.limits, self.columns = ranker, limits or Limits(), ranker.inputs
 
-    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
         """Return a column per label: a score of each row's image, higher for more of it; not a probability."""
         rows = Rows.read_single(model_input, self.columns, self.limits, self.ranker.feature_dim)
         scores = np.zeros((rows.count, len(self.ranker.labels)))
-        for numbers, found in rows.encode({"image": self.ranker.encode_images, "features": self.ranker.encode_inputs}):
+        for numbers, found in rows.encode(
+            {"image": self.ranker.encode_images, "features": self.ranker.encode_inputs}
+        ):
             scores[list(numbers)] = found
         return pd.DataFrame(scores, columns=self.ranker.labels, index=model_input.index)
 
@@ -119,7 +135,9 @@ class RankerModel:
         """Return two images of one color, or two arrays of features."""
         if "image" in self.columns:
             return pd.DataFrame({"image": 2 * [gray_image()]})
-        return pd.DataFrame({"features": pd.Series(2 * [np.zeros((1, self.ranker.feature_dim or 1)).tolist()])})
+        return pd.DataFrame(
+            {"features": pd.Series(2 * [np.zeros((1, self.ranker.feature_dim or 1)).tolist()])}
+        )
 
 
 def ranks_images(directory: Path) -> bool:
@@ -137,7 +155,9 @@ class PairScorerModel:
     def __init__(self, scorer: PairScorer, limits: Limits | None = None) -> None:
         self.scorer, self.limits, self.columns = scorer, limits or Limits(), scorer.inputs
 
-    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
         """Return the column ``score`` of each row's sentence and image: R_w + R_s, neither probability nor cosine."""
         self.limits.check_rows(len(model_input))
         images = [name for name in self.columns if name != "text"]
@@ -164,7 +184,9 @@ class PairScorerModel:
 
     def example(self) -> pd.DataFrame:
         """Return two sentences beside an image of one color, or beside features of zeros."""
-        frame = pd.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
+        frame = pd.DataFrame(
+            {"text": ["a dog runs on the grass", "two red circles above a square"]}
+        )
         if "image" in self.columns:
             return frame.assign(image=gray_image())
         regions = np.zeros((self.scorer.levels, self.scorer.feature_dim or 1)).tolist()
@@ -176,7 +198,10 @@ class PairScorerModel:
         for row, image in rows.values["image"].items():
             groups.setdefault(image, []).append(row)
         for chunk in chunks(list(groups.values()), IMAGES):
-            yield list(chunk), self._encode("image", chunk, [rows.values["image"][group[0]] for group in chunk])
+            yield (
+                list(chunk),
+                self._encode("image", chunk, [rows.values["image"][group[0]] for group in chunk]),
+            )
         # Padding would shift the cells of all levels but the first: encode images of equally many cells together.
         sizes: dict[int, list[list[int]]] = {}
         for row, features in rows.values["features"].items():
@@ -210,7 +235,10 @@ def _blocks(
     different = list(dict.fromkeys(texts[row] for group in groups for row in group))
     for block in chunks(different, SENTENCES):
         chosen = set(block)
-        members = [(number, [row for row in group if texts[row] in chosen]) for number, group in enumerate(groups)]
+        members = [
+            (number, [row for row in group if texts[row] in chosen])
+            for number, group in enumerate(groups)
+        ]
         yield [(number, rows) for number, rows in members if rows], list(block)
 
 
@@ -219,7 +247,9 @@ class Servable(Protocol):
 
     columns: tuple[str, ...]
 
-    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
         """Return one row for each row of the input; ``params`` is unused, and part of MLflow's interface."""
 
     def example(self) -> pd.DataFrame:
@@ -232,13 +262,19 @@ class EmbedderModel:
     def __init__(self, embedder: Embedder, limits: Limits | None = None) -> None:
         self.embedder, self.limits, self.columns = embedder, limits or Limits(), embedder.inputs
 
-    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
         """Return the column ``embedding``, an array (d,) float32 of unit norm for each row."""
         rows = Rows.read_single(model_input, self.columns, self.limits, self.embedder.feature_dim)
         embeddings = np.empty(rows.count, dtype=object)
         embedder = self.embedder
         for numbers, found in rows.encode(
-            {"text": embedder.embed_sentences, "image": embedder.embed_images, "features": embedder.encode_inputs}
+            {
+                "text": embedder.embed_sentences,
+                "image": embedder.embed_images,
+                "features": embedder.encode_inputs,
+            }
         ):
             # Arrays, not lists of floats: Spark converts a list of 1,024 numbers in 0.1 ms.
             for row, embedding in zip(numbers, found, strict=True):

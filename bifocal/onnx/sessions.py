@@ -23,13 +23,17 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     # Otherwise, waiting threads keep a core busy for 4 ms after each run.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     available = onnxruntime.get_available_providers()
-    providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
+    providers = [
+        name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available
+    ]
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing; export the model again")
     try:
         return onnxruntime.InferenceSession(file, options, providers=providers)
     except Exception as error:  # onnxruntime has no class of its own for all of them
-        raise ValueError(f"{file} is not a complete ONNX graph: copy it or export the model again") from error
+        raise ValueError(
+            f"{file} is not a complete ONNX graph: copy it or export the model again"
+        ) from error
 
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
@@ -39,7 +43,9 @@ def default_threads(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def run_graph(
-    session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | Sequence[str] | None = None
+    session: onnxruntime.InferenceSession,
+    arrays: Sequence[Array],
+    output: str | Sequence[str] | None = None,
 ) -> list[Array]:
     """Return the named outputs of a graph, by default all except ``REGIONS``; nothing else is computed."""
     inputs = session.get_inputs()
@@ -54,7 +60,10 @@ def run_graph(
     else:
         wanted = [output] if isinstance(output, str) else list(output)
     if inputs[0].shape[:1] == [1] and len(arrays[0]) > 1:  # a graph for one image or one sentence
-        rows = [{name: array[row : row + 1] for name, array in feeds.items()} for row in range(len(arrays[0]))]
+        rows = [
+            {name: array[row : row + 1] for name, array in feeds.items()}
+            for row in range(len(arrays[0]))
+        ]
         parts = [session.run(wanted, row, options) for row in rows]
         return [np.concatenate(found) for found in zip(*parts, strict=True)]
     outputs: list[Array] = session.run(wanted, feeds, options)

@@ -48,8 +48,14 @@ def read_preprocessing(directory: Path) -> tuple[dict[str, Any], Array, Array]:
             f"{directory / IMAGES / PREPROCESSING} has the size {height} x {width} and the resize_mode {mode!r}: "
             "expected a square, and shortest or squash"
         )
-    preprocessing = {"size": height, "interpolation": config["interpolation"], "decoded_side": DECODED_SCALE * height}
-    mean, std = (255 * np.array(config[name], np.float32).reshape(3, 1, 1) for name in ("mean", "std"))
+    preprocessing = {
+        "size": height,
+        "interpolation": config["interpolation"],
+        "decoded_side": DECODED_SCALE * height,
+    }
+    mean, std = (
+        255 * np.array(config[name], np.float32).reshape(3, 1, 1) for name in ("mean", "std")
+    )
     return preprocessing | ({"scaled": height} if mode == "shortest" else {}), mean, std
 
 
@@ -68,7 +74,9 @@ class TowerTokens:
     def batch(self, sentences: Sequence[str]) -> tuple[Array, ...]:
         """Return the ids of B sentences."""
         ids = np.full((len(sentences), self.length), self.padding, np.int64)
-        for number, row in enumerate(self.tokenizer.encode([self._clean(sentence) for sentence in sentences])[0]):
+        for number, row in enumerate(
+            self.tokenizer.encode([self._clean(sentence) for sentence in sentences])[0]
+        ):
             ids[number, : len(row)] = row
         return (ids,)
 

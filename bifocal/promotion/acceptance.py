@@ -32,15 +32,21 @@ class Criteria:
 
     recall_at: Sequence[int]  # K of the recall sum, which adds R@K of both directions
     min_images: int  # required number of images to compare on
-    unseen_images: bool  # whether images count that the other model was neither trained nor evaluated on
+    unseen_images: (
+        bool  # whether images count that the other model was neither trained nor evaluated on
+    )
     min_gain: float  # the recall sum must certainly gain more than this
-    false_promotion_rate: float  # probability that any of ``looks`` models without such a gain is accepted
+    false_promotion_rate: (
+        float  # probability that any of ``looks`` models without such a gain is accepted
+    )
     looks: int  # planned comparisons on one test set
     max_drops: Mapping[str, float]  # largest drop of single metrics
     floors: Mapping[str, float]  # lowest value of single metrics, also without another model
     confidence: float  # one-sided confidence with which drops and floors are tested
     seed: int  # seed of the subsets of images that give confidence bounds
-    max_near_duplicates: float  # largest share of test images that look like a training image; they are left out
+    max_near_duplicates: (
+        float  # largest share of test images that look like a training image; they are left out
+    )
     parity: float  # largest difference of an embedding between the graphs and torch
     backbone_parity: float
     max_latency_ratio: float  # largest median time per input, relative to the other model
@@ -74,11 +80,17 @@ class Assessment:
         """
         values = {check.name: check.value for check in self.checks}
         lows = {f"{check.name}.low": check.bound for check in self.checks}
-        numbers = {name: value for name, value in (values | lows | self.metrics).items() if value is not None}
+        numbers = {
+            name: value
+            for name, value in (values | lows | self.metrics).items()
+            if value is not None
+        }
         return {
             "reasons": [check.explain(policy) for check in self.checks if not check.passed],
             "checks": [check.record() for check in self.checks],
-            "metrics": {name: float(value) for name, value in numbers.items() if math.isfinite(value)},
+            "metrics": {
+                name: float(value) for name, value in numbers.items() if math.isfinite(value)
+            },
             "notes": self.notes,
             "test_set": self.test_set,
             "level": self.look.level if self.look else None,
@@ -123,7 +135,11 @@ def assess(
     result.checks += _zero_shot_checks(candidate, common, criteria)
     if len(models) > 1:
         result.look = next_look(criteria.false_promotion_rate, criteria.looks, names, sketch, looks)
-        guards = {name: drop for name, drop in criteria.max_drops.items() if not _is_unmeasured(models, name)}
+        guards = {
+            name: drop
+            for name, drop in criteria.max_drops.items()
+            if not _is_unmeasured(models, name)
+        }
         result.checks += _comparison_checks(
             models, tables, common, replace(criteria, max_drops=guards), result.look.level
         )
@@ -134,9 +150,13 @@ def assess(
         ]
         result.checks += _latency_checks(models, common, criteria)
     else:
-        result.notes.append("latency was not checked: its limit is relative to the champion, and there is none")
+        result.notes.append(
+            "latency was not checked: its limit is relative to the champion, and there is none"
+        )
     for name, table in zip(("candidate", "champion"), tables, strict=False):
-        result.metrics |= {f"{name}.{key}": value for key, value in _recalls(table, criteria.recall_at).items()}
+        result.metrics |= {
+            f"{name}.{key}": value for key, value in _recalls(table, criteria.recall_at).items()
+        }
     return result
 
 
@@ -147,7 +167,10 @@ def _graph_checks(model: ExportedModel, criteria: Criteria) -> Iterator[Check]:
 
 
 def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check]:
-    found, left_out = len(common.split.images), "; ".join(f"{n} {why}" for why, n in common.left_out.items())
+    found, left_out = (
+        len(common.split.images),
+        "; ".join(f"{n} {why}" for why, n in common.left_out.items()),
+    )
     reason = (
         f"{found} of {common.test_images} test images can be compared, {criteria.min_images} are required"
         + (f"; left out: {left_out}" if left_out else "")
@@ -156,10 +179,14 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
     known = [uncertainty(max(images, 1)) for images in (found, criteria.min_images)]
     cost = f"recalls are then known to {known[0]}, in place of {known[1]}" if setting else ""
     passed = found >= max(2, criteria.min_images)
-    yield Check("images", "" if passed else reason, found, criteria.min_images, setting=setting, cost=cost)
+    yield Check(
+        "images", "" if passed else reason, found, criteria.min_images, setting=setting, cost=cost
+    )
     yield Check(
         "copies",
-        f"{common.copies} test images are also in train or val: the model was trained on them" if common.copies else "",
+        f"{common.copies} test images are also in train or val: the model was trained on them"
+        if common.copies
+        else "",
         common.copies,
         0,
     )
@@ -168,7 +195,9 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
         f"{common.near_duplicates} test images look like images in train or val, {100 * share:.2g} %: at most "
         f"{100 * criteria.max_near_duplicates:.2g} % are allowed"
     )
-    limit = limit_check("near_duplicates", share, criteria.max_near_duplicates, "max_near_duplicates")
+    limit = limit_check(
+        "near_duplicates", share, criteria.max_near_duplicates, "max_near_duplicates"
+    )
     cost = "recalls then say less about new images; 'bifocal inspect' names the pairs"
     yield replace(limit, reason=reason if limit.reason else "", cost=cost)
 
@@ -176,10 +205,19 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
 def _floor_checks(model: ExportedModel, ranks: pd.DataFrame, criteria: Criteria) -> Iterator[Check]:
     others = model.ranks[~model.ranks["direction"].isin(RETRIEVAL)]
     for name, floor in criteria.floors.items():
-        yield floor_check(pd.concat([ranks, others]), name, criteria.recall_at, floor, criteria.alpha, criteria.seed)
+        yield floor_check(
+            pd.concat([ranks, others]),
+            name,
+            criteria.recall_at,
+            floor,
+            criteria.alpha,
+            criteria.seed,
+        )
 
 
-def _zero_shot_checks(model: ExportedModel, common: CommonImages, criteria: Criteria) -> Iterator[Check]:
+def _zero_shot_checks(
+    model: ExportedModel, common: CommonImages, criteria: Criteria
+) -> Iterator[Check]:
     """Yield the check of trained heads above a contrastive model; the graphs cannot repeat the ranks without heads."""
     known = model.evaluated_on["image_id"][model.evaluated_contents.isin(set(common.contents))]
     limits = criteria.min_gain, criteria.alpha, criteria.seed
@@ -215,7 +253,9 @@ def _comparison_checks(
             except ValueError as error:
                 yield Check(f"drop.{name}", str(error), limit=-max_drop)
                 continue
-        yield guard_check(guarded, name, criteria.recall_at, max_drop, criteria.alpha, criteria.seed)
+        yield guard_check(
+            guarded, name, criteria.recall_at, max_drop, criteria.alpha, criteria.seed
+        )
 
 
 def _is_recorded(name: str) -> bool:
@@ -225,10 +265,14 @@ def _is_recorded(name: str) -> bool:
 
 def _is_unmeasured(models: Sequence[ExportedModel], name: str) -> bool:
     """Whether no model has values of a recorded metric, as without boxes in the data."""
-    return _is_recorded(name) and not any((model.ranks["direction"] == name).any() for model in models)
+    return _is_recorded(name) and not any(
+        (model.ranks["direction"] == name).any() for model in models
+    )
 
 
-def _recorded_queries(models: Sequence[ExportedModel], direction: str, common: CommonImages) -> pd.DataFrame:
+def _recorded_queries(
+    models: Sequence[ExportedModel], direction: str, common: CommonImages
+) -> pd.DataFrame:
     """Return the queries of a task that the graphs cannot repeat, such as pointing, from both models' evaluations."""
     tables = []
     shared = set(common.contents).intersection(*(model.evaluated_contents for model in models))
@@ -246,16 +290,25 @@ def _recorded_queries(models: Sequence[ExportedModel], direction: str, common: C
     return queries
 
 
-def _latency_checks(models: Sequence[ExportedModel], common: CommonImages, criteria: Criteria) -> Iterator[Check]:
+def _latency_checks(
+    models: Sequence[ExportedModel], common: CommonImages, criteria: Criteria
+) -> Iterator[Check]:
     read = all(model.reads_images for model in models)
-    image = common.split.image_path(common.split.images["image_id"].iloc[0]).read_bytes() if read else None
+    image = (
+        common.split.image_path(common.split.images["image_id"].iloc[0]).read_bytes()
+        if read
+        else None
+    )
     for kind, ratio in latency_ratios(models[0].encoders, models[1].encoders, image).items():
-        yield limit_check(f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio, "max_latency_ratio")
+        yield limit_check(
+            f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio, "max_latency_ratio"
+        )
 
 
 def _recalls(ranks: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:
     values = {
-        f"{direction}.R@{k}": 100 * float((ranks.loc[ranks["direction"] == direction, "rank"] < k).mean())
+        f"{direction}.R@{k}": 100
+        * float((ranks.loc[ranks["direction"] == direction, "rank"] < k).mean())
         for direction in RETRIEVAL
         for k in ks
     }

@@ -41,7 +41,11 @@ class Check:
 
     def explain(self, policy: str) -> str:
         """Return the reason with the setting of the file ``policy`` that would accept the model, and its cost."""
-        detail = f"it passes with '{self.setting}' in {policy}: {self.cost}" if self.setting else self.cost
+        detail = (
+            f"it passes with '{self.setting}' in {policy}: {self.cost}"
+            if self.setting
+            else self.cost
+        )
         return f"{self.reason} ({detail})" if detail else self.reason
 
 
@@ -63,7 +67,11 @@ def measure(
     confidence bound of the difference, current model minus reference; None if the queries lack a direction.
     """
     direction, _, k = name.partition(".R@")
-    metrics = [(part, cut) for part in RETRIEVAL for cut in ks] if name == RECALL_SUM else [(direction, int(k or 1))]
+    metrics = (
+        [(part, cut) for part in RETRIEVAL for cut in ks]
+        if name == RECALL_SUM
+        else [(direction, int(k or 1))]
+    )
     if not {part for part, _ in metrics} <= set(queries["direction"]):
         return None
     of_metric = [queries[queries["direction"] == part] for part, _ in metrics]
@@ -84,15 +92,26 @@ def limit_check(name: str, value: float, limit: float, key: str = "") -> Check:
     """Return whether ``value`` is at most ``limit``, the criterion ``key``, by default ``name``; NaN is not."""
     reason = "" if value <= limit else f"{name} is {value:.3g}, the limit is {limit:.3g}"
     setting = f"{key or name}: {_rounded(value, up=True)}" if math.isfinite(value) else ""
-    return Check(name, reason, value, limit, setting=setting, cost="later models may reach it too" if setting else "")
+    return Check(
+        name,
+        reason,
+        value,
+        limit,
+        setting=setting,
+        cost="later models may reach it too" if setting else "",
+    )
 
 
-def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int) -> Check:
+def floor_check(
+    ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int
+) -> Check:
     """Return whether a metric of one model is at least ``floor``, in percent, at the level ``alpha``."""
     single = ranks.rename(columns={"rank": "rank_current"}).assign(rank_reference=np.inf)
     measured = measure(single, name, ks, alpha, seed)
     if measured is None:
-        return Check(f"floor.{name}", f"{name} was not measured, its floor is {floor:g}", limit=floor)
+        return Check(
+            f"floor.{name}", f"{name} was not measured, its floor is {floor:g}", limit=floor
+        )
     value, _, low = measured
     reason = f"{name} is {value:.2f}, its confidence bound {low:.2f}: the floor is {floor:g}"
     setting = f"floors.{name}: {_rounded(low, up=False)}" if low > 0 else ""
@@ -100,7 +119,9 @@ def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float,
     return Check(f"floor.{name}", "" if low >= floor else reason, value, floor, low, setting, cost)
 
 
-def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: float, alpha: float, seed: int) -> Check:
+def guard_check(
+    queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: float, alpha: float, seed: int
+) -> Check:
     """Return whether a drop of a metric by more than ``max_drop`` percentage points is ruled out: non-inferiority."""
     measured = measure(queries, name, ks, alpha, seed)
     if measured is None:
@@ -114,11 +135,18 @@ def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: f
     setting = f"max_drops.{name}: {_rounded(-low, up=True)}"
     cost = "a drop of as much stays unseen, and more test images see a smaller one"
     passed = low >= -max_drop
-    return Check(f"drop.{name}", "" if passed else reason, current - reference, -max_drop, low, setting, cost)
+    return Check(
+        f"drop.{name}", "" if passed else reason, current - reference, -max_drop, low, setting, cost
+    )
 
 
 def gain_check(
-    queries: pd.DataFrame, ks: Sequence[int], min_gain: float, alpha: float, seed: int, name: str = "gain"
+    queries: pd.DataFrame,
+    ks: Sequence[int],
+    min_gain: float,
+    alpha: float,
+    seed: int,
+    name: str = "gain",
 ) -> Check:
     """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level ``alpha``."""
     measured = measure(queries, RECALL_SUM, ks, alpha, seed)
@@ -132,11 +160,18 @@ def gain_check(
     setting = f"min_gain: {_rounded(0.99 * low, up=False)}" if low > 0 else ""
     without = "no min_gain accepts it: more test images, or fewer looks, narrow the bound"
     cost = "two seeds of one recipe may differ by as much" if setting else without
-    return Check(name, "" if low > min_gain else reason, current - reference, min_gain, low, setting, cost)
+    return Check(
+        name, "" if low > min_gain else reason, current - reference, min_gain, low, setting, cost
+    )
 
 
 def zero_shot_check(
-    ranks: pd.DataFrame, image_ids: set[str], ks: list[int], min_gain: float, alpha: float, seed: int
+    ranks: pd.DataFrame,
+    image_ids: set[str],
+    ks: list[int],
+    min_gain: float,
+    alpha: float,
+    seed: int,
 ) -> Check | None:
     """Check whether trained heads gain over the contrastive model below them; None without ranks of that model."""
     compared = ranks[ranks["image_id"].isin(image_ids)]
@@ -148,11 +183,20 @@ def zero_shot_check(
     try:
         queries = join_queries(own, floor)
     except ValueError as error:
-        return Check("zero_shot", f"the gain over the zero-shot model was not measured: {error}", limit=min_gain)
+        return Check(
+            "zero_shot",
+            f"the gain over the zero-shot model was not measured: {error}",
+            limit=min_gain,
+        )
     if len(queries) < len(own):
-        return Check("zero_shot", f"{len(queries)} of {len(own)} queries have zero-shot ranks; {EVALUATE}")
+        return Check(
+            "zero_shot", f"{len(queries)} of {len(own)} queries have zero-shot ranks; {EVALUATE}"
+        )
     check = gain_check(queries, ks, min_gain, alpha, seed, "zero_shot")
     if len(queries) == len(floor) and (queries["rank_current"] == queries["rank_reference"]).all():
         return replace(check, reason="")
-    reason, cost = f"over the zero-shot model, {check.reason}; {ANSWER}", check.cost if check.setting else ""
+    reason, cost = (
+        f"over the zero-shot model, {check.reason}; {ANSWER}",
+        check.cost if check.setting else "",
+    )
     return check if check.passed else replace(check, reason=reason, cost=cost)

@@ -21,7 +21,9 @@ class CommonImages:
     """Test images of a comparison."""
 
     split: Dataset  # the images with their captions
-    contents: list[str]  # identity of each image: SHA-256 of its file, or of its stored features if it has no file
+    contents: list[
+        str
+    ]  # identity of each image: SHA-256 of its file, or of its stored features if it has no file
     test_images: int  # number of images in the test split of the dataset
     left_out: dict[str, int]  # number of test images that are not in ``split``, by reason
     copies: int  # test images whose file is also in train or val
@@ -37,7 +39,9 @@ def common_images(
 ) -> CommonImages:
     """Return the test images of ``dataset`` on which all models can be ranked, with the captions of the first model."""
     test, others = dataset.split("test"), dataset.images[dataset.images["split"] != "test"]
-    images = test.images.assign(content=_contents(test, next((store for store in stores if store is not None), None)))
+    images = test.images.assign(
+        content=_contents(test, next((store for store in stores if store is not None), None))
+    )
     keep = images["image_id"].isin(test.captions["image_id"])
     left_out = {"without a caption": int((~keep).sum())}
     for name, remove in (
@@ -50,7 +54,10 @@ def common_images(
     copied = keep & images["sha256"].isin(set(others["sha256"].dropna()) - {UNKNOWN})
     near, notes = _near_duplicates(dataset, images[keep & ~copied])
     similar = keep & images["image_id"].isin(near)
-    left_out["copies of training images"], left_out["near-duplicates of training images"] = copied.sum(), similar.sum()
+    left_out["copies of training images"], left_out["near-duplicates of training images"] = (
+        copied.sum(),
+        similar.sum(),
+    )
     kept = images[keep & ~copied & ~similar]
     in_split = test.captions["image_id"].isin(kept["image_id"])
     split = replace(
@@ -60,7 +67,13 @@ def common_images(
     )
     reasons = {name: int(count) for name, count in left_out.items() if count}
     return CommonImages(
-        split, kept["content"].tolist(), len(images), reasons, int(copied.sum()), int(similar.sum()), notes
+        split,
+        kept["content"].tolist(),
+        len(images),
+        reasons,
+        int(copied.sum()),
+        int(similar.sum()),
+        notes,
     )
 
 
@@ -73,19 +86,31 @@ def _contents(test: Dataset, store: FeatureStore | None) -> list[str]:
 
 
 def _other_model_reasons(
-    images: pd.DataFrame, models: Sequence[ExportedModel], stores: Sequence[FeatureStore | None], unseen_images: bool
+    images: pd.DataFrame,
+    models: Sequence[ExportedModel],
+    stores: Sequence[FeatureStore | None],
+    unseen_images: bool,
 ) -> list[tuple[str, "pd.Series[bool]"]]:
     """Return the reasons for which images are unfit for the models to compare with."""
     reasons = []
     for model, store in zip(models, stores, strict=True):
         identity = model.evaluated_contents
         if not unseen_images:
-            reasons.append(("not in the test split of the other model", ~images["content"].isin(set(identity))))
-        reasons.append(("in the training of the other model", images["content"].isin(model.trained_on)))
+            reasons.append(
+                ("not in the test split of the other model", ~images["content"].isin(set(identity)))
+            )
+        reasons.append(
+            ("in the training of the other model", images["content"].isin(model.trained_on))
+        )
         if store is not None:
             features = dict(zip(identity, model.evaluated_on["features"], strict=True))
             stored = evaluated_images(images, store)["features"].to_numpy()
-            reasons.append(("with other features than the other model's", images["content"].map(features) != stored))
+            reasons.append(
+                (
+                    "with other features than the other model's",
+                    images["content"].map(features) != stored,
+                )
+            )
     return reasons
 
 
@@ -94,7 +119,9 @@ def _near_duplicates(dataset: Dataset, images: pd.DataFrame) -> tuple[set[str], 
     others = dataset.images[(dataset.images["split"] != "test") & dataset.images["path"].notna()]
     images = images[images["path"].notna()]
     if not len(images) or not len(others):
-        return set(), ["near-duplicates were not searched: the dataset has no image files of test and another split"]
+        return set(), [
+            "near-duplicates were not searched: the dataset has no image files of test and another split"
+        ]
 
     def read(image_id: str, side: int) -> Image.Image:
         return open_image(dataset.image_path(image_id), side=side)

@@ -73,12 +73,20 @@ class Comparison:
 
     def verdict(self) -> str:
         """Return the result in words: the recall sum decides, or the first metric without retrieval."""
-        decisive = next((row for row in self.differences if row.name == RECALL_SUM), self.differences[0])
+        decisive = next(
+            (row for row in self.differences if row.name == RECALL_SUM), self.differences[0]
+        )
         if decisive.sign:
-            others = [str(row) for row in self.differences if row.name.endswith("R@1") and row.sign == decisive.sign]
+            others = [
+                str(row)
+                for row in self.differences
+                if row.name.endswith("R@1") and row.sign == decisive.sign
+            ]
             more = "more" if decisive.sign > 0 else "less"
             return f"{self.current} finds {more} than {self.reference}: {', '.join([str(decisive), *others])}"
-        seeds = " and ".join(map(str, dict.fromkeys(self.seeds))) + (" seed" if self.seeds == (1, 1) else " seeds")
+        seeds = " and ".join(map(str, dict.fromkeys(self.seeds))) + (
+            " seed" if self.seeds == (1, 1) else " seeds"
+        )
         hidden = max(abs(end - decisive.gain) for end in decisive.interval)
         return (
             f"no difference between {self.current} and {self.reference} can be seen with {seeds} and {self.images:,} "
@@ -101,11 +109,21 @@ class Comparison:
 
     def section(self) -> Section:
         """Return verdict, chart and table of the report."""
-        rows = {_label(row.name): (row.gain, *row.interval) for row in self.differences if row.name != RECALL_SUM}
+        rows = {
+            _label(row.name): (row.gain, *row.interval)
+            for row in self.differences
+            if row.name != RECALL_SUM
+        }
         chart = interval_chart(rows, f"{self.current} minus {self.reference}, percentage points")
         common = f"{self.queries[0]:,} common queries, of {self.queries[1]:,}, of {self.images:,} images."
-        note = f"{common} Percent, with 95 % intervals: bootstrap over images, Student's t over seeds."
-        return Section(f"{self.current} and {self.reference}", note, [Note(self.verdict()), Chart(chart), self.table()])
+        note = (
+            f"{common} Percent, with 95 % intervals: bootstrap over images, Student's t over seeds."
+        )
+        return Section(
+            f"{self.current} and {self.reference}",
+            note,
+            [Note(self.verdict()), Chart(chart), self.table()],
+        )
 
 
 def _label(name: str) -> str:
@@ -114,7 +132,9 @@ def _label(name: str) -> str:
 
 def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``."""
-    pairs = current.merge(reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one")
+    pairs = current.merge(
+        reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one"
+    )
     unlike = pairs[pairs["protocol_current"] != pairs["protocol_reference"]]
     if len(unlike):
         raise ValueError(
@@ -129,7 +149,9 @@ def join_trainings(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the ranks of the queries that all tables hold: index ``KEYS``, one column for each table."""
     first, *others = tables
     pairs = [join_queries(other, first).set_index(KEYS)["rank_current"] for other in others]
-    return pd.concat([first.set_index(KEYS)["rank"], *pairs], axis=1, join="inner", keys=range(len(tables)))
+    return pd.concat(
+        [first.set_index(KEYS)["rank"], *pairs], axis=1, join="inner", keys=range(len(tables))
+    )
 
 
 def compare_ranks(
@@ -150,7 +172,11 @@ def compare_ranks(
         None if the tables share no query.
     """
     (name, ours), (other, theirs) = *current.items(), *reference.items()
-    ranks, metrics, most = join_trainings([*ours, *theirs]), dict[str, Sampled](), dict[str, float]()
+    ranks, metrics, most = (
+        join_trainings([*ours, *theirs]),
+        dict[str, Sampled](),
+        dict[str, float](),
+    )
     for key, queries in ranks.groupby(level="direction", sort=True):
         direction = str(key)
         if direction.startswith(ZERO_SHOT):
@@ -158,30 +184,43 @@ def compare_ranks(
         image_ids = queries.index.get_level_values("image_id")
         for k in ks if direction in RETRIEVAL else [1]:
             metric = f"{direction}.R@{k}" if direction in RETRIEVAL else f"{direction}.accuracy"
-            metrics[metric] = sample_images(np.where(queries < k, 100.0, 0.0), image_ids, resamples, seed)
+            metrics[metric] = sample_images(
+                np.where(queries < k, 100.0, 0.0), image_ids, resamples, seed
+            )
     recalls = [metrics[metric] for metric in metrics if metric.startswith(RETRIEVAL)]
     if {metric.partition(".")[0] for metric in metrics} >= {*RETRIEVAL}:
-        metrics[RECALL_SUM] = Sampled(*(torch.stack(values).sum(dim=0) for values in zip(*recalls, strict=True)))
+        metrics[RECALL_SUM] = Sampled(
+            *(torch.stack(values).sum(dim=0) for values in zip(*recalls, strict=True))
+        )
         most[RECALL_SUM] = 100.0 * len(recalls)
     if not metrics:
         return None
     differences = [
-        compare_trainings(metric, metrics[metric], len(ours), seed, most.get(metric, 100.0)) for metric in metrics
+        compare_trainings(metric, metrics[metric], len(ours), seed, most.get(metric, 100.0))
+        for metric in metrics
     ]
     images = ranks.index.get_level_values("image_id").nunique()
     total = len(pd.concat([table[KEYS] for table in (*ours, *theirs)]).drop_duplicates())
-    return Comparison(name, other, differences, images, (len(ranks), total), (len(ours), len(theirs)))
+    return Comparison(
+        name, other, differences, images, (len(ranks), total), (len(ours), len(theirs))
+    )
 
 
-def sample_images(values: NDArray[np.float64], image_ids: ArrayLike, resamples: int, seed: int) -> Sampled:
+def sample_images(
+    values: NDArray[np.float64], image_ids: ArrayLike, resamples: int, seed: int
+) -> Sampled:
     """Return the means of T trainings' values of Q queries, (Q, T), whose images (Q,) are resampled."""
     rows = torch.from_numpy(pd.factorize(np.asarray(image_ids), sort=True)[0])
     counts = rows.bincount()[:, None].expand(-1, values.shape[1]).double()
     totals = torch.zeros_like(counts).index_add_(0, rows, torch.from_numpy(values))
-    return Sampled(totals.sum(dim=0) / counts.sum(dim=0), bootstrap_means(totals, counts, resamples, seed))
+    return Sampled(
+        totals.sum(dim=0) / counts.sum(dim=0), bootstrap_means(totals, counts, resamples, seed)
+    )
 
 
-def compare_trainings(name: str, metric: Sampled, current: int, seed: int, most: float = inf) -> Difference:
+def compare_trainings(
+    name: str, metric: Sampled, current: int, seed: int, most: float = inf
+) -> Difference:
     """Compare the first ``current`` trainings with the others, which are of another model; a value is at most ``most``.
 
     An interval adds two independent parts: the bootstrap over images of the mean over seeds, and Student's t for the
@@ -193,17 +232,29 @@ def compare_trainings(name: str, metric: Sampled, current: int, seed: int, most:
     freedom, generator = sum(sizes) - 2, torch.Generator().manual_seed(seed + 1)
     student = torch.zeros(len(metric.resampled), dtype=torch.float64)
     if freedom:
-        normal, *others = torch.randn(freedom + 1, len(student), generator=generator, dtype=torch.float64)
+        normal, *others = torch.randn(
+            freedom + 1, len(student), generator=generator, dtype=torch.float64
+        )
         deviation = sum(float(((values - values.mean()) ** 2).sum()) for values in measured)
         student = sqrt(deviation / freedom) * normal / (torch.stack(others) ** 2).mean(dim=0).sqrt()
     ours, theirs = (values.mean(dim=1) for values in resampled)
-    parts = [(ours - theirs, 1 / sizes[0] + 1 / sizes[1]), (ours, 1 / sizes[0]), (theirs, 1 / sizes[1])]
-    both, *single = (percentile_interval(means + sqrt(factor) * student, 0.95) for means, factor in parts)
+    parts = [
+        (ours - theirs, 1 / sizes[0] + 1 / sizes[1]),
+        (ours, 1 / sizes[0]),
+        (theirs, 1 / sizes[1]),
+    ]
+    both, *single = (
+        percentile_interval(means + sqrt(factor) * student, 0.95) for means, factor in parts
+    )
     one, other = ((max(low, 0.0), min(high, most)) for low, high in single)
     return Difference(name, float(measured[0].mean()), float(measured[1].mean()), both, one, other)
 
 
-def comparison_page(title: str, comparisons: Sequence[Comparison], blocks: Sequence[Block] = ()) -> str:
+def comparison_page(
+    title: str, comparisons: Sequence[Comparison], blocks: Sequence[Block] = ()
+) -> str:
     """Return an HTML page of comparisons, and of ``blocks`` that say what was compared."""
     sections = [comparison.section() for comparison in comparisons]
-    return render(Page(title, "", [], [*sections, *([Section("Trainings", "", blocks)] if blocks else [])]))
+    return render(
+        Page(title, "", [], [*sections, *([Section("Trainings", "", blocks)] if blocks else [])])
+    )

@@ -46,10 +46,15 @@ class ExportedModel:
     def read(cls, directory: Path, evaluation: Path) -> "ExportedModel":
         """Read the exported files in the folder of the graphs, and the tables of the evaluation."""
         graphs, parity = list(directory.rglob("*.onnx")), directory / "parity.csv"
-        files = (*(evaluation / name for name in (RANKS, TRAINING_IMAGES, EVALUATED_IMAGES)), parity)
+        files = (
+            *(evaluation / name for name in (RANKS, TRAINING_IMAGES, EVALUATED_IMAGES)),
+            parity,
+        )
         absent = [file.name for file in files if not file.is_file()] + ["*.onnx"] * (not graphs)
         if absent:
-            raise ValueError(f"{', '.join(absent)} is missing: evaluate and export the model again with this version")
+            raise ValueError(
+                f"{', '.join(absent)} is missing: evaluate and export the model again with this version"
+            )
         ranks, trained_on, evaluated_on = map(pd.read_parquet, files[:3])
         table = pd.read_csv(parity)
         is_backbone = table["branch"] == BACKBONE
@@ -60,14 +65,18 @@ class ExportedModel:
             evaluated_on=evaluated_on,
             # NaN must stay NaN: skipna would hide a broken graph.
             parity=float(table.loc[~is_backbone, "difference"].max(skipna=False)),
-            backbone_parity=float(table.loc[is_backbone, "difference"].max(skipna=False)) if is_backbone.any() else 0.0,
+            backbone_parity=float(table.loc[is_backbone, "difference"].max(skipna=False))
+            if is_backbone.any()
+            else 0.0,
             size_mb=sum(path.stat().st_size for path in graphs) / 1e6,
         )
 
     @cached_property
     def encoders(self) -> Embedder | PairScorer:
         """The graphs, loaded."""
-        return PairScorer(self.directory) if scores_pairs(self.directory) else Embedder(self.directory)
+        return (
+            PairScorer(self.directory) if scores_pairs(self.directory) else Embedder(self.directory)
+        )
 
     @property
     def evaluated_contents(self) -> "pd.Series[str]":
@@ -84,30 +93,48 @@ class ExportedModel:
         """Return the rank of every image and caption of ``split``, ranked together, as in ``ranks.parquet``."""
         ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
         row_of_image = {image_id: row for row, image_id in enumerate(ids)}
-        image_of_caption = torch.tensor([row_of_image[image_id] for image_id in split.captions["image_id"]])
+        image_of_caption = torch.tensor(
+            [row_of_image[image_id] for image_id in split.captions["image_id"]]
+        )
         folds = split_folds(PROTOCOLS["full"], image_of_caption, len(ids))
         both = self._ranks(
-            lambda batch: encode_images(self.encoders, split, batch, features), ids, texts, image_of_caption
+            lambda batch: encode_images(self.encoders, split, batch, features),
+            ids,
+            texts,
+            image_of_caption,
         )
         caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in both)
         return rank_table(split.images, split.captions, caption_ranks, image_ranks, folds)
 
     def _ranks(
-        self, encode: Callable[[Sequence[str]], Array], ids: Sequence[str], texts: Sequence[str], answers: Tensor
+        self,
+        encode: Callable[[Sequence[str]], Array],
+        ids: Sequence[str],
+        texts: Sequence[str],
+        answers: Tensor,
     ) -> tuple[Ranks, Ranks]:
         if isinstance(self.encoders, PairScorer):
             scores = torch.from_numpy(score_matrix(self.encoders, ids, texts, encode))
-            return score_ranks(lambda rows, columns: scores[rows][:, columns], answers, images=len(ids))
+            return score_ranks(
+                lambda rows, columns: scores[rows][:, columns], answers, images=len(ids)
+            )
         images = in_batches(encode, ids, IMAGES_PER_BATCH)
-        return retrieval_ranks(images, in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers)
+        return retrieval_ranks(
+            images, in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers
+        )
 
 
 def score_matrix(
-    scorer: PairScorer, image_ids: Sequence[str], sentences: Sequence[str], encode: Callable[[Sequence[str]], Array]
+    scorer: PairScorer,
+    image_ids: Sequence[str],
+    sentences: Sequence[str],
+    encode: Callable[[Sequence[str]], Array],
 ) -> NDArray[np.float32]:
     """Return the scores (N, M) of images and sentences; ``encode`` returns the cells (n, L, R, d) of images."""
     starts = range(0, len(sentences), SCORED_CAPTIONS)
-    captions = [scorer.encode_captions(sentences[start : start + SCORED_CAPTIONS]) for start in starts]
+    captions = [
+        scorer.encode_captions(sentences[start : start + SCORED_CAPTIONS]) for start in starts
+    ]
     scores = np.empty((len(image_ids), len(sentences)), dtype=np.float32)
     for start in range(0, len(image_ids), SCORED_IMAGES):
         cells = encode(image_ids[start : start + SCORED_IMAGES])
@@ -120,10 +147,17 @@ def score_matrix(
 def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) -> dict[str, float]:
     """Return the median time per input, current over reference; the models take turns, so load concerns both."""
     ratios = {
-        "text": _ratio(*(lambda model=model: model.encode_sentences([SENTENCE]) for model in (current, reference)))
+        "text": _ratio(
+            *(
+                lambda model=model: model.encode_sentences([SENTENCE])
+                for model in (current, reference)
+            )
+        )
     }
     if image is not None and all("image" in model.inputs for model in (current, reference)):
-        ratios["image"] = _ratio(*(lambda model=model: model.encode_images([image]) for model in (current, reference)))
+        ratios["image"] = _ratio(
+            *(lambda model=model: model.encode_images([image]) for model in (current, reference))
+        )
     return ratios
 
 

@@ -38,11 +38,19 @@ def image_sketch(contents: Iterable[str]) -> tuple[str, ...]:
 def overlap(first: Sequence[str], second: Sequence[str]) -> float:
     """Return the estimated number of shared images over the number of all images, from two sketches."""
     smallest = sorted({*first, *second})[:SKETCH_SIZE]
-    return sum(content in first and content in second for content in smallest) / len(smallest) if smallest else 0.0
+    return (
+        sum(content in first and content in second for content in smallest) / len(smallest)
+        if smallest
+        else 0.0
+    )
 
 
 def next_look(
-    level: float, planned: int, models: tuple[str, str], images: tuple[str, ...], looks: Iterable[Look]
+    level: float,
+    planned: int,
+    models: tuple[str, str],
+    images: tuple[str, ...],
+    looks: Iterable[Look],
 ) -> Look:
     """Return the look of a comparison: the earlier one of the same models and images, or a new one with its level."""
     earlier = [look for look in looks if overlap(look.images, images) > MIN_OVERLAP]

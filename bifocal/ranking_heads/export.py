@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 from bifocal.export.backbone import export_images
 from bifocal.export.graphs.parity import LENGTHS, Parity, compare_graph
-from bifocal.export.graphs.write import Shape, check_shapes, random_images, run_in_fresh_process, write_graph
+from bifocal.export.graphs.write import (
+    Shape,
+    check_shapes,
+    random_images,
+    run_in_fresh_process,
+    write_graph,
+)
 from bifocal.ranking_heads.model import RankingModel, load_head
 from bifocal.serialization import load_config
 
@@ -25,11 +31,16 @@ class _Pixels(nn.Module):
         return self.model.score_pixels(pixels)
 
 
-def export_ranking_model(model_directory: Path, features: Path, folder: Path, *, seed: int) -> list[Parity]:
+def export_ranking_model(
+    model_directory: Path, features: Path, folder: Path, *, seed: int
+) -> list[Parity]:
     """Write the graphs of a ranking model and the preprocessing of its images, and compare the graphs with torch."""
     export_head(model_directory, folder)
     parities = compare_head(model_directory, folder / GRAPH, seed)
-    return [*parities, *export_images(features, folder, load_head(model_directory)[0].backbone, seed)]
+    return [
+        *parities,
+        *export_images(features, folder, load_head(model_directory)[0].backbone, seed),
+    ]
 
 
 def export_head(model_directory: Path, folder: Path) -> None:
@@ -51,7 +62,9 @@ def compare_head(model_directory: Path, file: Path, seed: int) -> Iterator[Parit
         return _example(shapes, batch, length, seed)
 
     lengths = LENGTHS if len(shapes) > 1 else LENGTHS[:1]
-    return compare_graph("ranking_head", file, _module(load_head(model_directory)[0]), example, lengths=lengths)
+    return compare_graph(
+        "ranking_head", file, _module(load_head(model_directory)[0]), example, lengths=lengths
+    )
 
 
 def input_shapes(model_directory: Path) -> dict[str, Shape]:

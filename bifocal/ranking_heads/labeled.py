@@ -23,7 +23,9 @@ class LabeledFeatures:
         table = dataset.labels[dataset.labels["task"] == task]
         if table.empty:
             tasks = sorted(set(dataset.labels["task"]))
-            raise ValueError(f"no image of this split has a label of the task {task!r}; there are {tasks or 'none'}")
+            raise ValueError(
+                f"no image of this split has a label of the task {task!r}; there are {tasks or 'none'}"
+            )
         # A null value is a label too: count the rows before looking at values.
         counts = table.groupby("image_id")["label"].nunique()
         self.labels = sorted(set(table["label"]))
@@ -78,7 +80,10 @@ def score(predictions: GroupPredictions, metric: MetricName) -> float:
     scores, truth = predictions.scores.T, predictions.truth.T
     known = ~truth.isnan()
     if metric == "spearman":
-        values = [spearman(row[mask], target[mask]) for row, target, mask in zip(scores, truth, known, strict=True)]
+        values = [
+            spearman(row[mask], target[mask])
+            for row, target, mask in zip(scores, truth, known, strict=True)
+        ]
         return sum(values) / len(values)
     graded = known & (truth != 0) & (truth != 1)
     if graded.any():

@@ -23,7 +23,9 @@ class MLPHead(nn.Module):
         super().__init__()
         self.layers: nn.Module = nn.Linear(input_dim, labels)
         if hidden:
-            self.layers = nn.Sequential(nn.Linear(input_dim, hidden), nn.ReLU(), nn.Linear(hidden, labels))
+            self.layers = nn.Sequential(
+                nn.Linear(input_dim, hidden), nn.ReLU(), nn.Linear(hidden, labels)
+            )
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         present = mask.unsqueeze(2)

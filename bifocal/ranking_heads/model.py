@@ -16,10 +16,14 @@ from bifocal.serialization import load_config, load_state, save_network
 BACKBONES = "bifocal.ranking_heads.backbones"
 
 
-def backbone_conflicts(backbone: Any | None, embedding: Path | None, module_names: Iterable[str]) -> Iterator[str]:
+def backbone_conflicts(
+    backbone: Any | None, embedding: Path | None, module_names: Iterable[str]
+) -> Iterator[str]:
     """Explain an embedding that the backbone cannot start from, and modules of a backbone that does not exist."""
     name = "null" if backbone is None else split(backbone)[0]
-    if embedding is not None and (backbone is None or not hasattr(get(BACKBONES, name), "load_embedding")):
+    if embedding is not None and (
+        backbone is None or not hasattr(get(BACKBONES, name), "load_embedding")
+    ):
         yield f"embedding is set, but backbone is {name}: set it to EncoderBackbone with the embedding's encoder"
     if backbone is None and any(module.split(".")[0] == "backbone" for module in module_names):
         yield "a phase names backbone, but backbone is null: only the head trains, on stored features"
@@ -34,7 +38,9 @@ def sorter_conflicts(sorter: Any | None, losses: Iterable[Any]) -> Iterator[str]
     if any(True for _ in built.parameters()):
         yield (f"sorter is {name}, which must be trained first: train it, and set sorter to null")
         return
-    modules = [module for ref in refs for module in build("bifocal.losses", ref, sorter=built).modules()]
+    modules = [
+        module for ref in refs for module in build("bifocal.losses", ref, sorter=built).modules()
+    ]
     if not any(module is built for module in modules):
         names = " and ".join(split(ref)[0] for ref in refs)
         yield f"sorter is {name}, but {names} use no sorter: set sorter to null"
@@ -75,15 +81,24 @@ class RankingModel(nn.Module):
         return scores
 
 
-def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:
+def build_ranking_model(
+    head: Any, backbone: Any | None, *, input_dim: int, labels: int
+) -> RankingModel:
     """Return a model with random weights and C = ``labels`` scores per image; ``input_dim`` is 3 for pixels."""
-    network: RankingBackbone | None = None if backbone is None else build(BACKBONES, backbone, input_dim=input_dim)
+    network: RankingBackbone | None = (
+        None if backbone is None else build(BACKBONES, backbone, input_dim=input_dim)
+    )
     dim = input_dim if network is None else network.dim
     return RankingModel(build("bifocal.ranking_heads", head, input_dim=dim, labels=labels), network)
 
 
 def new_ranking_model(
-    head: Any, backbone: Any | None, store: FeatureStore, labels: int, seed: int, embedding: Path | None = None
+    head: Any,
+    backbone: Any | None,
+    store: FeatureStore,
+    labels: int,
+    seed: int,
+    embedding: Path | None = None,
 ) -> RankingModel:
     """Return a model on the GPU, if any, with a random head, and a backbone with stored or ``embedding``'s weights."""
     torch.manual_seed(seed)
@@ -106,14 +121,23 @@ def save_head(
     labels: Sequence[str],
 ) -> None:
     """Write ``model``, the arguments of ``build_ranking_model`` and the names of its scores."""
-    config = {"head": as_mapping(head), "backbone": None if backbone is None else as_mapping(backbone)}
-    save_network(directory, config | {"input_dim": input_dim, "task": task, "labels": list(labels)}, model.state_dict())
+    config = {
+        "head": as_mapping(head),
+        "backbone": None if backbone is None else as_mapping(backbone),
+    }
+    save_network(
+        directory,
+        config | {"input_dim": input_dim, "task": task, "labels": list(labels)},
+        model.state_dict(),
+    )
 
 
 def load_head(directory: Path) -> tuple[RankingModel, list[str]]:
     """Return the ranking model that ``save_head`` wrote, in evaluation mode, and the names of its scores."""
     config = load_config(directory, "ranking head")
     labels: list[str] = config["labels"]
-    model = build_ranking_model(config["head"], config["backbone"], input_dim=config["input_dim"], labels=len(labels))
+    model = build_ranking_model(
+        config["head"], config["backbone"], input_dim=config["input_dim"], labels=len(labels)
+    )
     model.load_state_dict(load_state(directory, "ranking head"))
     return model.eval(), labels

@@ -14,7 +14,13 @@ from torch import Tensor, nn
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features import RegionBatch
 from bifocal.models.batch import to_device
-from bifocal.ranking_heads.labeled import GroupPredictions, LabeledFeatures, MetricName, pool_by_group, score
+from bifocal.ranking_heads.labeled import (
+    GroupPredictions,
+    LabeledFeatures,
+    MetricName,
+    pool_by_group,
+    score,
+)
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
 from bifocal.training.checkpoints import RunState
@@ -70,16 +76,31 @@ def fit_head(
     ``micro_batch_size`` are as in ``bifocal.training.fit``, and resume is as in ``run_epochs``.
     """
     if len(train) < batch_size:
-        raise ValueError(f"batch_size is {batch_size}, but the split has {len(train)} images with a label: lower it")
+        raise ValueError(
+            f"batch_size is {batch_size}, but the split has {len(train)} images with a label: lower it"
+        )
     if train.labels != validation.labels:
-        raise ValueError(f"the splits have different labels: training {train.labels}, validation {validation.labels}")
+        raise ValueError(
+            f"the splits have different labels: training {train.labels}, validation {validation.labels}"
+        )
     loss.to(next(model.parameters()).device)
     groups = parameter_groups(model, learning_rate_factors or {})
     own = [parameter for parameter in loss.parameters() if parameter.requires_grad]
-    built = build_optimizer(optimizer, [*groups, *([{"params": own}] if own else [])], learning_rate)
+    built = build_optimizer(
+        optimizer, [*groups, *([{"params": own}] if own else [])], learning_rate
+    )
     state = RunState(checkpoints, {"model": model, "loss": loss}, built, eval_model=model)
     task = _HeadTask(
-        model, loss, train, validation, metric, batch_size, frozen_until or {}, precision, micro_batch_size, seed
+        model,
+        loss,
+        train,
+        validation,
+        metric,
+        batch_size,
+        frozen_until or {},
+        precision,
+        micro_batch_size,
+        seed,
     )
     history = run_epochs(
         task,
@@ -114,11 +135,19 @@ class _HeadTask(TrainingTask[HeadBatch]):
     def __post_init__(self) -> None:
         self.monitor = self.metric
         self.device = next(self.model.parameters()).device
-        self.cast, self.norms = autocast_for(self.device.type, self.precision), batch_norms(self.model)
+        self.cast, self.norms = (
+            autocast_for(self.device.type, self.precision),
+            batch_norms(self.model),
+        )
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[HeadBatch]]:
         rows = epoch_batches(len(self.train), self.batch_size, self.seed, epoch)
-        batches = prefetch(lambda some: HeadBatch(some, self.train.batch(some)), rows[first_step:], ahead=1, threads=1)
+        batches = prefetch(
+            lambda some: HeadBatch(some, self.train.batch(some)),
+            rows[first_step:],
+            ahead=1,
+            threads=1,
+        )
         return len(rows), batches
 
     def start_epoch(self, epoch: int) -> None:
@@ -128,7 +157,9 @@ class _HeadTask(TrainingTask[HeadBatch]):
     def backward(self, batch: HeadBatch, epoch: int, step: int) -> Tensor:
         regions = to_device(batch.regions, self.device)
         targets = self.train.targets(batch.images, self.metric).to(self.device)
-        return backward_scores(self.model, self.loss, regions, targets, self.micro_batch_size, self.cast, self.norms)
+        return backward_scores(
+            self.model, self.loss, regions, targets, self.micro_batch_size, self.cast, self.norms
+        )
 
     def validate(self) -> dict[str, float]:
         predictions = pool_by_group(self.validation, predict(self.model, self.validation))
@@ -151,7 +182,9 @@ def backward_scores(
     norms: Sequence[nn.modules.batchnorm._NormBase],
 ) -> Tensor:
     """Add the gradients of a batch's loss to the parameters' gradients, and return the loss; ``targets`` are (C, B)."""
-    scores = CachedEncodings(lambda chunk: _scores(model, chunk), regions, micro_batch_size, cast, norms)
+    scores = CachedEncodings(
+        lambda chunk: _scores(model, chunk), regions, micro_batch_size, cast, norms
+    )
     value: Tensor = loss(Scores(scores.encodings[0].float().T), targets)
     value.backward()
     scores.backpropagate()
@@ -169,7 +202,9 @@ def predict(model: RankingModel, samples: LabeledFeatures) -> Tensor:
     """Return the scores of all images, (n, C) float32 on the CPU; leave the model in evaluation mode."""
     model.eval()
     device = next(model.parameters()).device
-    batches = prefetch(samples.batch, torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE), ahead=1, threads=1)
+    batches = prefetch(
+        samples.batch, torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE), ahead=1, threads=1
+    )
     with torch.inference_mode():
         return torch.cat([_scores(model, to_device(regions, device)).cpu() for regions in batches])
 
@@ -265,7 +300,9 @@ def fit_and_test(
     **options: Any,
 ) -> RankingResult:
     """Train on "train", choose epochs on "val", and measure on "test"; ``options`` are arguments of ``fit_phases``."""
-    history = fit_phases(model, loss, splits["train"], splits["val"], phases, metric=metric, **options)
+    history = fit_phases(
+        model, loss, splits["train"], splits["val"], phases, metric=metric, **options
+    )
     pooled = pool_by_group(splits["test"], predict(model, splits["test"]))
     best = max((row[metric] for row in history if not isnan(row[metric])), default=nan)
     return RankingResult(history, best, score(pooled, metric), pooled)

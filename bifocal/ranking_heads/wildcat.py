@@ -36,7 +36,9 @@ class WildcatHead(nn.Module):
     ) -> None:
         super().__init__()
         if not (0 < highest <= 1 and 0 < lowest <= 1):
-            raise ValueError(f"highest is {highest} and lowest {lowest}: expected fractions of the regions in (0, 1]")
+            raise ValueError(
+                f"highest is {highest} and lowest {lowest}: expected fractions of the regions in (0, 1]"
+            )
         self.convolution = nn.Linear(input_dim, labels * maps)
         self.labels, self.alpha = labels, alpha
         self.highest, self.lowest = highest, lowest

@@ -21,7 +21,11 @@ STYLE = (
 
 
 def line_chart(
-    lines: Mapping[str, Sequence[float]], xs: Sequence[float], x_label: str, y_label: str, dashed: Collection[str] = ()
+    lines: Mapping[str, Sequence[float]],
+    xs: Sequence[float],
+    x_label: str,
+    y_label: str,
+    dashed: Collection[str] = (),
 ) -> str:
     """Return an SVG chart of lines in percent, each with one value for each of ``xs``."""
     span = max(xs) - min(xs) or 1
@@ -37,11 +41,15 @@ def line_chart(
     for number, (name, values) in enumerate(lines.items()):
         points = " ".join(point(x, y) for x, y in zip(xs, values, strict=True))
         style = f"line c{number}{' dashed' if name in dashed else ''}"
-        parts.append(f'<polyline class="{style}" points="{points}"><title>{escape(name)}</title></polyline>')
+        parts.append(
+            f'<polyline class="{style}" points="{points}"><title>{escape(name)}</title></polyline>'
+        )
     return _chart(parts, x_label, y_label, list(lines), dashed)
 
 
-def bar_chart(bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_label: str, y_label: str) -> str:
+def bar_chart(
+    bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_label: str, y_label: str
+) -> str:
     """Return an SVG chart of bars in percent, one group of bars for each of ``labels``."""
     highest = max((value for values in bars.values() for value in values), default=0.0)
     top = float(np.ceil(max(highest, 1.0) / 20) * 20)
@@ -57,7 +65,9 @@ def bar_chart(bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_labe
                 f'height="{_y(0) - y:.1f}" rx="1.5">'
                 f"<title>{escape(name)}, {escape(labels[column])}: {value:.1f} %</title></rect>"
             )
-    parts.append(_x_ticks([(label, (column + 0.5) / len(labels)) for column, label in enumerate(labels)]))
+    parts.append(
+        _x_ticks([(label, (column + 0.5) / len(labels)) for column, label in enumerate(labels)])
+    )
     return _chart(parts, x_label, y_label, list(bars), ())
 
 
@@ -82,16 +92,23 @@ def interval_chart(rows: Mapping[str, tuple[float, float, float]], x_label: str)
         f'<text class="tick" x="{at}" y="{height + 16}" text-anchor="middle">{text}</text>'
         for at, text in labels.items()
     ]
-    parts.append(f'<text class="label" x="{WIDTH - 30}" y="{height + 34}" text-anchor="end">{escape(x_label)}</text>')
+    parts.append(
+        f'<text class="label" x="{WIDTH - 30}" y="{height + 34}" text-anchor="end">{escape(x_label)}</text>'
+    )
     view = f'viewBox="0 0 {WIDTH} {height + 40}" role="img" aria-label="{escape(x_label)}"'
     return f"<svg {view}><style>{STYLE}</style>{''.join(parts)}</svg>"
 
 
-def _chart(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str], dashed: Collection[str]) -> str:
+def _chart(
+    parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str], dashed: Collection[str]
+) -> str:
     above = KEY_HEIGHT * -(-len(names) // KEYS)
     keys = []
     for number, name in enumerate(names):
-        x, y = LEFT + (number % KEYS) * (WIDTH - LEFT) / KEYS, KEY_HEIGHT * (number // KEYS + 0.5) - above
+        x, y = (
+            LEFT + (number % KEYS) * (WIDTH - LEFT) / KEYS,
+            KEY_HEIGHT * (number // KEYS + 0.5) - above,
+        )
         style = f"line c{number}{' dashed' if name in dashed else ''}"
         keys.append(
             f'<line class="{style}" x1="{x:g}" x2="{x + 18:g}" y1="{y:g}" y2="{y:g}"/>'

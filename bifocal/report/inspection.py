@@ -7,7 +7,18 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.duplicates import DuplicatePair
 from bifocal.datasets.inspection import Finding, Inspection
 from bifocal.report.pictures import Thumbnails
-from bifocal.report.sections import Badge, Block, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
+from bifocal.report.sections import (
+    Badge,
+    Block,
+    Gallery,
+    GalleryItem,
+    Note,
+    Page,
+    Picture,
+    Section,
+    Table,
+    Tile,
+)
 
 SHOWN_PAIRS = 24
 FOOTER = "Written by bifocal inspect. This page is one file and loads nothing."
@@ -24,20 +35,29 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
     ]
     sections = [
         Section(
-            "Findings", "The most severe first.", [findings_table(inspection), *map(_examples, inspection.findings)]
+            "Findings",
+            "The most severe first.",
+            [findings_table(inspection), *map(_examples, inspection.findings)],
         ),
         Section(
             "Contents",
             "",
-            [Table("Counts", ("", ""), list(inspection.counts.items()), text=True), *_languages(inspection)],
+            [
+                Table("Counts", ("", ""), list(inspection.counts.items()), text=True),
+                *_languages(inspection),
+            ],
         ),
     ]
     if inspection.duplicates:
         pairs = inspection.duplicates
         note = f"{len(pairs):,} pairs; the {min(len(pairs), SHOWN_PAIRS)} most similar are shown."
-        gallery = duplicate_gallery(pairs[:SHOWN_PAIRS], Thumbnails(dataset), "Images that look the same", note)
+        gallery = duplicate_gallery(
+            pairs[:SHOWN_PAIRS], Thumbnails(dataset), "Images that look the same", note
+        )
         sections.append(Section("Near-duplicates", "", [gallery]))
-    return Page(f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER, kind="inspection")
+    return Page(
+        f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER, kind="inspection"
+    )
 
 
 def findings_table(inspection: Inspection) -> Block:
@@ -58,17 +78,23 @@ def findings_table(inspection: Inspection) -> Block:
 
 def _examples(finding: Finding) -> Block:
     rows = [(example,) for example in finding.examples] or [("none",)]
-    return Table(f"{finding.title}: the first of {finding.count:,}", ("entry",), rows, wide=True, text=True)
+    return Table(
+        f"{finding.title}: the first of {finding.count:,}", ("entry",), rows, wide=True, text=True
+    )
 
 
 def _languages(inspection: Inspection) -> list[Block]:
     if not inspection.languages:
         return []
-    rows = [(language, f"{share:.0%}") for language, share in list(inspection.languages.items())[:10]]
+    rows = [
+        (language, f"{share:.0%}") for language, share in list(inspection.languages.items())[:10]
+    ]
     return [Table("Languages of the captions", ("", "images"), rows)]
 
 
-def duplicate_gallery(pairs: Sequence[DuplicatePair], thumbnails: Thumbnails, title: str, note: str) -> Gallery:
+def duplicate_gallery(
+    pairs: Sequence[DuplicatePair], thumbnails: Thumbnails, title: str, note: str
+) -> Gallery:
     """Return the pairs of images side by side, with their splits."""
     images = thumbnails.dataset.images
     split_of = dict(zip(images["image_id"], images["split"], strict=True))
@@ -76,7 +102,10 @@ def duplicate_gallery(pairs: Sequence[DuplicatePair], thumbnails: Thumbnails, ti
         GalleryItem(
             [Picture(thumbnails.uri(pair.first)), Picture(thumbnails.uri(pair.second))],
             f"{pair.first} and {pair.second}, correlation {pair.correlation:.4f}",
-            Badge(f"{split_of[pair.first]}, {split_of[pair.second]}", split_of[pair.first] == split_of[pair.second]),
+            Badge(
+                f"{split_of[pair.first]}, {split_of[pair.second]}",
+                split_of[pair.first] == split_of[pair.second],
+            ),
         )
         for pair in pairs
     ]

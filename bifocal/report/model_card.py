@@ -9,9 +9,7 @@ FILE = "MODEL_CARD.md"
 MARK = "---\n"
 """Line before and after the metadata."""
 TASK, TAGS = "feature-extraction", ("visual-semantic-embedding", "image-text-retrieval", "onnx")
-VECTORS = (
-    "It maps image features and sentences to vectors; a high score of two vectors means that image and sentence match."
-)
+VECTORS = "It maps image features and sentences to vectors; a high score of two vectors means that image and sentence match."
 PAIRS = (
     "It compares the words of a sentence with the cells of an image, and scores the pair; a high score means that they "
     "match. Neither has a vector of its own."
@@ -58,27 +56,43 @@ def model_card(
         lines += _table(title, rows)
     lines += ["## Data, parameters and lineage", ""]
     for artifact, values in lineage.items():
-        lines += [f"### {artifact}", "", *(f"- {key}: `{value}`" for key, value in values.items()), ""]
+        lines += [
+            f"### {artifact}",
+            "",
+            *(f"- {key}: `{value}`" for key, value in values.items()),
+            "",
+        ]
     return "\n".join(lines)
 
 
-def _metadata(name: str, corpus: str, split: str, results: Mapping[str, Sequence[MetricRow]]) -> str:
+def _metadata(
+    name: str, corpus: str, split: str, results: Mapping[str, Sequence[MetricRow]]
+) -> str:
     """Return the metadata that the Hugging Face hub reads, with the metrics as its ``model-index``."""
     from huggingface_hub import EvalResult, ModelCardData
 
     found = [
-        EvalResult(TASK, corpus, corpus, row.name, row.value, dataset_split=split, metric_name=row.title)
+        EvalResult(
+            TASK, corpus, corpus, row.name, row.value, dataset_split=split, metric_name=row.title
+        )
         for rows in results.values()
         for row in rows
         if math.isfinite(row.value)
     ]
     data = ModelCardData(
-        library_name="bifocal", pipeline_tag=TASK, tags=list(TAGS), model_name=name, eval_results=found or None
+        library_name="bifocal",
+        pipeline_tag=TASK,
+        tags=list(TAGS),
+        model_name=name,
+        eval_results=found or None,
     )
     return f"{MARK}{data.to_yaml()}\n{MARK}"
 
 
 def _table(title: str, rows: Sequence[MetricRow]) -> list[str]:
     lines = [f"| {title} | value | 95 % | baselines |", "| --- | --- | --- | --- |"]
-    lines += [f"| {r.title} | {r.value_text()} | {r.interval_text()} | {r.baselines_text()} |" for r in rows]
+    lines += [
+        f"| {r.title} | {r.value_text()} | {r.interval_text()} | {r.baselines_text()} |"
+        for r in rows
+    ]
     return [*lines, ""]

@@ -78,7 +78,9 @@ def _layer(heatmap: NDArray[np.floating]) -> Image.Image:
     return overlay.filter(ImageFilter.GaussianBlur(max(overlay.size) / 32))
 
 
-def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None) -> Image.Image:
+def overlay(
+    image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None
+) -> Image.Image:
     """Return the image with a stretched heatmap (h, w) and a ring around ``point``, by default its highest values."""
     if point is None:
         rows, columns = np.nonzero(heatmap == heatmap.max())
@@ -87,7 +89,9 @@ def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[floa
     picture.thumbnail((LONGER_SIDE, LONGER_SIDE))
     low, high = float(heatmap.min()), float(heatmap.max())
     scaled = (heatmap - low) / (high - low if high > low else 1.0)
-    soft = Image.fromarray((255 * scaled).astype(np.uint8)).resize(picture.size, Image.Resampling.BICUBIC)
+    soft = Image.fromarray((255 * scaled).astype(np.uint8)).resize(
+        picture.size, Image.Resampling.BICUBIC
+    )
     soft = soft.filter(ImageFilter.GaussianBlur(max(picture.size) / 40))
     values = np.asarray(soft, dtype=float) / 255
     colors = Image.fromarray((255 * inferno(0.15 + 0.85 * values)).round().astype(np.uint8))
@@ -97,13 +101,17 @@ def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[floa
     return picture
 
 
-def _draw_ring(draw: ImageDraw.ImageDraw, point: Sequence[float] | NDArray[np.floating], size: tuple[int, int]) -> None:
+def _draw_ring(
+    draw: ImageDraw.ImageDraw, point: Sequence[float] | NDArray[np.floating], size: tuple[int, int]
+) -> None:
     x, y, radius = point[0] * size[0], point[1] * size[1], max(size) / 40
     for width, color in ((5, "black"), (2, "white")):
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline=color, width=width)
 
 
-def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], columns: int = 5) -> Image.Image:
+def contact_sheet(
+    title: str, results: Sequence[tuple[Image.Image, str]], columns: int = 5
+) -> Image.Image:
     """Return rows of at most ``columns`` images with a line of text below each, under a title."""
     columns = min(len(results), columns)
     rows = -(-len(results) // columns)
@@ -113,9 +121,17 @@ def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], column
     draw.text((MARGIN, MARGIN), title, fill="black", font=font)
     for number, (image, text) in enumerate(results):
         row, column = divmod(number, columns)
-        left, top = MARGIN + column * (CELL + MARGIN), 2 * LINE + MARGIN + row * (CELL + LINE + 2 * MARGIN)
+        left, top = (
+            MARGIN + column * (CELL + MARGIN),
+            2 * LINE + MARGIN + row * (CELL + LINE + 2 * MARGIN),
+        )
         sheet.paste(ImageOps.pad(image.convert("RGB"), (CELL, CELL), color="#eeeeee"), (left, top))
-        draw.text((left, top + CELL + 4), shorten(text, TEXT), fill="#333333", font=ImageFont.load_default(13))
+        draw.text(
+            (left, top + CELL + 4),
+            shorten(text, TEXT),
+            fill="#333333",
+            font=ImageFont.load_default(13),
+        )
     return sheet
 
 
@@ -124,7 +140,9 @@ class Thumbnails:
 
     def __init__(self, dataset: "Dataset") -> None:
         self.dataset = dataset
-        self.uri = lru_cache(maxsize=None)(lambda name, side=THUMBNAIL_SIDE: thumbnail(self.open(name, side), side))
+        self.uri = lru_cache(maxsize=None)(
+            lambda name, side=THUMBNAIL_SIDE: thumbnail(self.open(name, side), side)
+        )
 
     def open(self, image_id: str, side: int) -> Image.Image:
         """Return the image, decoded at a lower resolution if each side keeps at least ``side`` pixels."""

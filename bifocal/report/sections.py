@@ -207,17 +207,28 @@ def headline_tiles(rows: Sequence[MetricRow]) -> list[Tile]:
             interval = f"95 %: {row.interval_text()}" if row.interval else ""
             note = "; ".join(filter(None, [interval, row.baselines_text()]))
             tiles.append(
-                Tile(row.title, row.value_text(), note, 100 * row.value / row.maximum if row.maximum else None)
+                Tile(
+                    row.title,
+                    row.value_text(),
+                    note,
+                    100 * row.value / row.maximum if row.maximum else None,
+                )
             )
     return tiles
 
 
 def metric_table(title: str, rows: Sequence[MetricRow]) -> Table:
     """Return a table with one row for each metric: value, 95 % interval and baselines."""
-    cells = [(row.title, row.value_text(), row.interval_text(), row.baselines_text()) for row in rows]
+    cells = [
+        (row.title, row.value_text(), row.interval_text(), row.baselines_text()) for row in rows
+    ]
     used = [column for column in range(4) if column < 2 or any(row[column] for row in cells)]
     names = ("", "value", "95 %", "baselines")
-    return Table(title, [names[column] for column in used], [[row[column] for column in used] for row in cells])
+    return Table(
+        title,
+        [names[column] for column in used],
+        [[row[column] for column in used] for row in cells],
+    )
 
 
 def render(page: Page) -> str:
@@ -225,7 +236,9 @@ def render(page: Page) -> str:
     anchors = [anchor(section.title) for section in page.sections]
     repeated = sorted({name for name in anchors if anchors.count(name) > 1})
     if repeated:
-        raise ValueError(f"sections have the same anchor {', '.join(map(repr, repeated))}: give them other titles")
+        raise ValueError(
+            f"sections have the same anchor {', '.join(map(repr, repeated))}: give them other titles"
+        )
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,

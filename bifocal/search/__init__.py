@@ -19,4 +19,6 @@ else:
         "SearchIndex": "index.index",
         "TorchEmbedder": "torch_search",
     }
-    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})
+    __getattr__ = lazy_attributes(
+        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+    )

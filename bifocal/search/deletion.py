@@ -46,12 +46,20 @@ def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[s
             change.delete(directory / UNPACKED / name)
     shard, row = (items.column(name).to_numpy() for name in ("shard", "row"))
     for number in np.unique(shard[gone & (shard != NOWHERE)]).tolist():
-        _zero_shard(change, directory, number, row[gone & (shard == number)], description.region_dimension is not None)
+        _zero_shard(
+            change,
+            directory,
+            number,
+            row[gone & (shard == number)],
+            description.region_dimension is not None,
+        )
     table = _tombstones(items, gone)
     change.write(directory / ITEMS, partial(pq.write_table, table))
     if (directory / STATES).is_file():
         states = stored_states(directory)
-        kept = states.filter(pc.invert(pc.is_in(states["item_id"], value_set=pa.array(item_ids, pa.string()))))
+        kept = states.filter(
+            pc.invert(pc.is_in(states["item_id"], value_set=pa.array(item_ids, pa.string())))
+        )
         change.write(directory / STATES, partial(pq.write_table, kept))
     deleted = int(table["deleted"].to_numpy().sum())
     description = replace(description, items=len(table) - deleted, deleted=deleted)
@@ -76,12 +84,16 @@ def _mask(known: Sequence[str], item_ids: Sequence[str], directory: Path) -> NDA
     """Return which items (N,) are to be deleted; an index may have removed items with the same id."""
     unknown = sorted(set(item_ids) - set(known))
     if unknown:
-        raise ValueError(f"{directory} has no item {unknown[0]!r} among its {len(known)}: nothing was deleted")
+        raise ValueError(
+            f"{directory} has no item {unknown[0]!r} among its {len(known)}: nothing was deleted"
+        )
     wanted = set(item_ids)
     return np.array([item_id in wanted for item_id in known], dtype=bool)
 
 
-def _zero_shard(change: Change, directory: Path, number: int, rows: NDArray[np.int32], regions: bool) -> None:
+def _zero_shard(
+    change: Change, directory: Path, number: int, rows: NDArray[np.int32], regions: bool
+) -> None:
     name = shard_name(number)
     _zero_rows(change, directory / VECTORS / f"{name}.npy", [slice(row, row + 1) for row in rows])
     if regions:
@@ -105,13 +117,18 @@ def _tombstones(items: pa.Table, gone: NDArray[np.bool_]) -> pa.Table:
         "row": pa.array(np.where(gone, NOWHERE, items["row"].to_numpy()), pa.int32()),
         "deleted": pa.array(gone | items["deleted"].to_numpy()),
         "captions": pa.array(
-            [[] if dead else texts for dead, texts in zip(gone, items["captions"].to_pylist(), strict=True)],
+            [
+                [] if dead else texts
+                for dead, texts in zip(gone, items["captions"].to_pylist(), strict=True)
+            ],
             pa.list_(pa.string()),
         ),
     }
     kept = pa.array(np.arange(len(items)), mask=gone)
     columns = [
-        items[field.name].take(kept) if field.name.startswith(META) else changed.get(field.name, items[field.name])
+        items[field.name].take(kept)
+        if field.name.startswith(META)
+        else changed.get(field.name, items[field.name])
         for field in items.schema
     ]
     return pa.table(columns, schema=items.schema)

@@ -96,14 +96,22 @@ def _row(collection: Collection, number: int, row: Mapping[str, Any]) -> dict[st
     image = collection.image(number)
     return {
         **{name: row[name] for name in ("item_id", "sha256", "width", "height", "captions")},
-        "image": None if image is None else str(image.resolve() if isinstance(image, Path) else image),
-        "meta": {name.removeprefix(META): value for name, value in row.items() if name.startswith(META)},
+        "image": None
+        if image is None
+        else str(image.resolve() if isinstance(image, Path) else image),
+        "meta": {
+            name.removeprefix(META): value for name, value in row.items() if name.startswith(META)
+        },
     }
 
 
 def _write_table(collection: Collection, target: Path) -> None:
     """Write the items with captions, metadata and vectors; ``vector`` is a fixed-size list, which LanceDB searches."""
-    own = {name: f"meta_{name.removeprefix(META)}" for name in collection.items.column_names if name.startswith(META)}
+    own = {
+        name: f"meta_{name.removeprefix(META)}"
+        for name in collection.items.column_names
+        if name.startswith(META)
+    }
     schema = pa.schema(
         [
             ("item_id", pa.string()),
@@ -119,11 +127,18 @@ def _write_table(collection: Collection, target: Path) -> None:
     with pq.ParquetWriter(target, schema) as file:
         for rows, vectors in _blocks(collection):
             columns = {
-                name: [row["meta"][name.removeprefix("meta_")] if name in own.values() else row[name] for row in rows]
+                name: [
+                    row["meta"][name.removeprefix("meta_")] if name in own.values() else row[name]
+                    for row in rows
+                ]
                 for name in schema.names
                 if name != "vector"
             }
-            arrays = [pa.array(columns[field.name], field.type) for field in schema if field.name != "vector"]
+            arrays = [
+                pa.array(columns[field.name], field.type)
+                for field in schema
+                if field.name != "vector"
+            ]
             flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
             arrays.append(pa.FixedSizeListArray.from_arrays(flat, collection.dimension))
             file.write_batch(pa.record_batch(arrays, schema=schema))
@@ -162,7 +177,9 @@ def _write_croissant(collection: Collection, directory: Path) -> None:
             }
         ],
     }  # fmt: skip
-    (directory / "croissant.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    (directory / "croissant.json").write_text(
+        json.dumps(content, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def _croissant_field(field: pa.Field) -> dict[str, Any]:
@@ -200,7 +217,10 @@ def _write_pgvector(collection: Collection, directory: Path) -> None:
         for block, vectors in _blocks(collection):
             for row, vector in zip(block, vectors, strict=True):
                 row["embedding"] = "[" + ",".join(f"{value:.5g}" for value in vector.tolist()) + "]"
-                row |= {key: json.dumps(row[key], ensure_ascii=False, default=str) for key in ("captions", "meta")}
+                row |= {
+                    key: json.dumps(row[key], ensure_ascii=False, default=str)
+                    for key in ("captions", "meta")
+                }
                 rows.writerow([row[column] for column in COLUMNS])
 
 
@@ -212,17 +232,29 @@ def table_name(model: str) -> str:
 
 def _write_qdrant(collection: Collection, directory: Path) -> None:
     """Write ``collection.json``, ``points/00000.json`` and so on, and ``import.sh``."""
-    vectors: dict[str, Any] = {"size": collection.dimension, "distance": "Cosine", "datatype": "float16"}
-    (directory / "collection.json").write_text(json.dumps({"vectors": vectors}) + "\n", encoding="utf-8")
+    vectors: dict[str, Any] = {
+        "size": collection.dimension,
+        "distance": "Cosine",
+        "datatype": "float16",
+    }
+    (directory / "collection.json").write_text(
+        json.dumps({"vectors": vectors}) + "\n", encoding="utf-8"
+    )
     (directory / "points").mkdir()
     for number, (rows, block) in enumerate(_blocks(collection)):
         points = [
-            {"id": str(point_id(row["item_id"])), "vector": vector.astype(float).tolist(), "payload": row}
+            {
+                "id": str(point_id(row["item_id"])),
+                "vector": vector.astype(float).tolist(),
+                "payload": row,
+            }
             for row, vector in zip(rows, block, strict=True)
         ]
         text = json.dumps({"points": points}, ensure_ascii=False, default=str)
         (directory / "points" / f"{number:05d}.json").write_text(text + "\n", encoding="utf-8")
-    (directory / "import.sh").write_text(QDRANT.format(name=collection.model.name), encoding="utf-8")
+    (directory / "import.sh").write_text(
+        QDRANT.format(name=collection.model.name), encoding="utf-8"
+    )
 
 
 def point_id(item_id: str) -> UUID:

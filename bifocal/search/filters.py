@@ -17,7 +17,9 @@ from bifocal.registry import suggest
 
 LIMITS = ("min", "max")
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*\s*")
-_TIME = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?)?", re.ASCII)
+_TIME = re.compile(
+    r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?)?", re.ASCII
+)
 _ZONE = re.compile(r"(Z|[+-]\d\d:\d\d)$")
 GROUP_DEPTH = 10_000
 """Results among which the best ones of each group are searched."""
@@ -26,7 +28,9 @@ GROUP_DEPTH = 10_000
 def metadata_column(items: pa.Table, name: str) -> pa.ChunkedArray:
     """Return the values (N,) of a metadata column."""
     if META + name not in items.column_names:
-        known = [column.removeprefix(META) for column in items.column_names if column.startswith(META)]
+        known = [
+            column.removeprefix(META) for column in items.column_names if column.startswith(META)
+        ]
         raise ValueError(f"the collection has no metadata {name!r}; {suggest(name, known)}")
     return items[META + name]
 
@@ -57,7 +61,9 @@ def _fulfilled(column: pa.ChunkedArray, condition: Any) -> pa.ChunkedArray:
         column = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.timestamp("us"))
     if isinstance(condition, Mapping):
         if not condition or not set(condition) <= set(LIMITS):
-            raise TypeError(f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, condition))}")
+            raise TypeError(
+                f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, condition))}"
+            )
         limits = {key: _limit(value, column.type) for key, value in condition.items()}
         return _between(column, limits.get("min"), limits.get("max"))
     if not isinstance(condition, Sequence) or isinstance(condition, str):
@@ -75,7 +81,9 @@ def _between(column: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
     if low is not None:
         parts.append(pc.greater_equal(column, low[0] if isinstance(low, tuple) else low))
     if high is not None:
-        parts.append(pc.less(column, high[1]) if isinstance(high, tuple) else pc.less_equal(column, high))
+        parts.append(
+            pc.less(column, high[1]) if isinstance(high, tuple) else pc.less_equal(column, high)
+        )
     return reduce(pc.and_, parts)
 
 
@@ -83,11 +91,17 @@ def _limit(value: Any, type_: pa.DataType) -> Any:
     """Return a limit of a range; for times, the start and the exclusive end of a year, a month, a day or a moment."""
     if not pa.types.is_timestamp(type_):
         if isinstance(value, str) and _NUMBER.fullmatch(value):
-            raise TypeError(f"a range of texts compares letters, so {value!r} is no limit: name the values in a list")
+            raise TypeError(
+                f"a range of texts compares letters, so {value!r} is no limit: name the values in a list"
+            )
         limit = _scalar(value, type_)
-        return limit.cast(type_) if pa.types.is_floating(type_) else limit  # a whole number is compared with a fraction
+        return (
+            limit.cast(type_) if pa.types.is_floating(type_) else limit
+        )  # a whole number is compared with a fraction
     if not isinstance(value, str) or not _TIME.fullmatch(value):
-        raise TypeError('a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year is "2020"')
+        raise TypeError(
+            'a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year is "2020"'
+        )
     if value[10:] and _ZONE.search(value):
         value = datetime.fromisoformat(value).astimezone(UTC).replace(tzinfo=None).isoformat()
     start = np.datetime64(value)
@@ -102,10 +116,16 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
         raise TypeError("null equals nothing: name a value")
     if isinstance(value, bool) != pa.types.is_boolean(type_):
         raise TypeError("true and false fit only a column of booleans")
-    has_texts = not pa.types.is_integer(type_) and not pa.types.is_floating(type_) and not pa.types.is_boolean(type_)
+    has_texts = (
+        not pa.types.is_integer(type_)
+        and not pa.types.is_floating(type_)
+        and not pa.types.is_boolean(type_)
+    )
     if isinstance(value, str) != has_texts:
         example = '"10"' if has_texts else "10"
-        raise TypeError(f"the column has {'texts' if has_texts else 'numbers'}, such as {example}, not {value!r}")
+        raise TypeError(
+            f"the column has {'texts' if has_texts else 'numbers'}, such as {example}, not {value!r}"
+        )
     return pa.scalar(value)
 
 

@@ -41,9 +41,13 @@ class ItemIds(Sequence[str]):
 
     def row(self, item_id: object, kept: NDArray[np.bool_] | None = None) -> int | None:
         """Return the first row of an id among the rows ``kept`` (N,), None for all; None for an unknown id."""
-        first, last = (np.searchsorted(self._hashes, hash(item_id), side) for side in ("left", "right"))
+        first, last = (
+            np.searchsorted(self._hashes, hash(item_id), side) for side in ("left", "right")
+        )
         rows: list[int] = self._order[first:last].tolist()
-        return next((row for row in rows if (kept is None or kept[row]) and self[row] == item_id), None)
+        return next(
+            (row for row in rows if (kept is None or kept[row]) and self[row] == item_id), None
+        )
 
     def repeated(self, kept: NDArray[np.bool_] | None = None) -> int:
         """Return how many rows have the id of an earlier one, among the rows ``kept`` (N,); None for all."""

@@ -25,7 +25,9 @@ class Items:
     def __init__(self, table: pa.Table, folder: Path | None = None) -> None:
         self._columns, self._folder = {name: table[name] for name in table.column_names}, folder
         self._has_files = folder is not None and folder.is_dir()
-        self._metadata = {name.removeprefix(META): name for name in table.column_names if name.startswith(META)}
+        self._metadata = {
+            name.removeprefix(META): name for name in table.column_names if name.startswith(META)
+        }
         self.facts = lru_cache(CACHED)(self._facts)
 
     def captions(self, row: int) -> list[str]:

@@ -82,12 +82,16 @@ class Keywords:
         with pa.ipc.new_file(str(file), self._table.schema) as writer:
             writer.write_table(self._table)
 
-    def search(self, query: str, count: int, allowed: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    def search(
+        self, query: str, count: int, allowed: NDArray[Any] | None = None
+    ) -> NDArray[np.int64]:
         """Return at most ``count`` rows that share a word with a query, best first; equal scores by their row."""
         scores = np.zeros(self._count, dtype=np.float32)
         # Arrow compiles its expression in every call, which takes a millisecond.
         for word in re.findall(r"\w+", pc.utf8_lower(query).as_py()):
-            code = bisect_left(range(len(self._words)), word, key=lambda row: self._words[row].as_py())
+            code = bisect_left(
+                range(len(self._words)), word, key=lambda row: self._words[row].as_py()
+            )
             if code < len(self._words) and self._words[code].as_py() == word:
                 span = slice(self._starts[code], self._starts[code + 1])
                 np.add.at(scores, self._items[span], self._weights[span])  # takes less time than +=
@@ -110,7 +114,10 @@ def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:
 
 def has_texts(items: pa.Table) -> bool:
     """Return whether an item has a caption or a text among its metadata."""
-    if "captions" in items.column_names and (pc.sum(pc.list_value_length(items["captions"])).as_py() or 0) > 0:
+    if (
+        "captions" in items.column_names
+        and (pc.sum(pc.list_value_length(items["captions"])).as_py() or 0) > 0
+    ):
         return True
     columns = [column for column in items.schema if column.name.startswith(META)]
     return any(pa.types.is_string(column.type) for column in columns)

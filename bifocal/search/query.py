@@ -30,7 +30,9 @@ class EncodedQuery:
     """A query whose texts and images are encoded; see ``Search`` for modes, filters and groups."""
 
     vector: Array  # (d,)
-    sentence: str | None = None  # None for images and sums: biases, probabilities and other modes are for sentences
+    sentence: str | None = (
+        None  # None for images and sums: biases, probabilities and other modes are for sentences
+    )
     mode: Mode = "vectors"
     where: Mapping[str, Any] | None = None
     exclude: Sequence[str] = ()
@@ -46,7 +48,9 @@ class EncodedQuery:
         """Return the query whose vector is the sum of its parts, less ``minus`` (Gordo and Larlus, CVPR 2017, section
         6.2); ``texts`` has the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
         """
-        if any(not sentence.strip() for sentence in (*plus, *minus, *([] if text is None else [text]))):
+        if any(
+            not sentence.strip() for sentence in (*plus, *minus, *([] if text is None else [text]))
+        ):
             raise ValueError("the query is empty: name something to find in the images")
         positive = (text is not None) + len(plus)
         parts = [*images, *texts[:positive], *(-texts[positive:])]

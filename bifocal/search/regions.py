@@ -36,7 +36,9 @@ def search_regions(
 ) -> list[RegionHit]:
     """Return the ``k`` items whose best region has the highest score, best first; equal scores by their row."""
     if collection.description.region_dimension is None:
-        raise ValueError("the collection has no regions: its model has no localizer, or it was embedded without them")
+        raise ValueError(
+            "the collection has no regions: its model has no localizer, or it was embedded without them"
+        )
     best: list[RegionHit] = []
     for row in range(len(collection)) if allowed is None else np.flatnonzero(allowed).tolist():
         regions = collection.regions(row)
@@ -48,7 +50,10 @@ def search_regions(
         if len(best) > 2 * k:
             best = _best(best, k)
     sizes = collection.items.select(["width", "height"])
-    return [hit._replace(box=_relative(hit.box, sizes.slice(hit.row, 1).to_pylist()[0])) for hit in _best(best, k)]
+    return [
+        hit._replace(box=_relative(hit.box, sizes.slice(hit.row, 1).to_pylist()[0]))
+        for hit in _best(best, k)
+    ]
 
 
 def _best(hits: list[RegionHit], k: int) -> list[RegionHit]:

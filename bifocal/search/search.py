@@ -18,7 +18,16 @@ from bifocal.search.index.exact import scores, unit_vectors
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.items import Items
 from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
-from bifocal.search.query import Box, EncodedQuery, Explain, Mode, Results, SearchHit, SentenceEmbedder, encode_file
+from bifocal.search.query import (
+    Box,
+    EncodedQuery,
+    Explain,
+    Mode,
+    Results,
+    SearchHit,
+    SentenceEmbedder,
+    encode_file,
+)
 from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
 
 Array = NDArray[Any]
@@ -68,12 +77,22 @@ class Search:
         localizer: HeatmapModel | None = None,
         items: Items | None = None,
     ) -> None:
-        self.index, self.model, self.collection, self.localizer = index, model, collection, localizer
+        self.index, self.model, self.collection, self.localizer = (
+            index,
+            model,
+            collection,
+            localizer,
+        )
         self.items = items or Items(index.items)
         self._lock = threading.Lock()
         self._collection_rows: Array | None = None
         has_regions = collection is not None and collection.description.region_dimension is not None
-        if collection is not None and has_regions and localizer is not None and 0 < len(index) <= REGION_ITEMS:
+        if (
+            collection is not None
+            and has_regions
+            and localizer is not None
+            and 0 < len(index) <= REGION_ITEMS
+        ):
             found = (collection.lookup.row(item_id) for item_id in index.ids)
             self._collection_rows = np.array([-1 if row is None else row for row in found])
             # The files are opened once: a new collection may replace them while this one is in use.
@@ -145,7 +164,9 @@ class Search:
     def embed(self, sentences: Sequence[str]) -> Array:
         """Return the vectors (B, d) of B sentences."""
         if self.model is None:
-            raise ValueError("this search has no model to embed sentences: give it one, or search with vectors")
+            raise ValueError(
+                "this search has no model to embed sentences: give it one, or search with vectors"
+            )
         return self.model.embed_sentences(sentences)
 
     def unknown_words(self, sentences: Sequence[str], mode: Mode = "vectors") -> list[str]:
@@ -157,7 +178,11 @@ class Search:
         model: Any = self.model
         if mode == "hybrid" or not hasattr(model, "unknown_words"):
             return []
-        return [word for sentence in filter(str.strip, sentences) for word in model.unknown_words(sentence)]
+        return [
+            word
+            for sentence in filter(str.strip, sentences)
+            for word in model.unknown_words(sentence)
+        ]
 
     def embed_image(self, image: Path | Image.Image | bytes) -> Array:
         """Return the vector (d,) of an image.
@@ -167,7 +192,9 @@ class Search:
         """
         model: Any = self.model
         if "image" not in getattr(model, "inputs", ()):
-            raise ValueError("this model reads published features, not image files: search by a sentence")
+            raise ValueError(
+                "this model reads published features, not image files: search by a sentence"
+            )
         vector: Array = model.embed_images([encode_file(image)])[0]
         return vector
 
@@ -219,7 +246,9 @@ class Search:
         (ranking,) = self._nearest(query.vector[None], count, allowed, query.sentence is not None)
         return ranking
 
-    def _nearest(self, vectors: Array, count: int, allowed: Array | None, sentences: bool) -> list[Ranking]:
+    def _nearest(
+        self, vectors: Array, count: int, allowed: Array | None, sentences: bool
+    ) -> list[Ranking]:
         """Return the ranking of each vector, of at least ``count`` rows."""
         index, calibration = self.index, self.index.calibration if sentences else None
         queries = unit_vectors(vectors, index.description.dimension)
@@ -227,11 +256,19 @@ class Search:
         total = len(index) if allowed is None else int(np.count_nonzero(allowed))
         rows, found = index.nearest(queries, count, allowed, corrected=sentences)
         if calibration is None:
-            return [Ranking(row, score, total=total) for row, score in zip(rows, found, strict=True)]
+            return [
+                Ranking(row, score, total=total) for row, score in zip(rows, found, strict=True)
+            ]
         references = calibration.references(queries)
-        known, present = calibration.probabilities(found, None, references), calibration.found(found, references)
+        known, present = (
+            calibration.probabilities(found, None, references),
+            calibration.found(found, references),
+        )
         parts = zip(rows, found, known, present.tolist(), strict=True)
-        return [Ranking(row, score, probability, None, is_found, total) for row, score, probability, is_found in parts]
+        return [
+            Ranking(row, score, probability, None, is_found, total)
+            for row, score, probability, is_found in parts
+        ]
 
     def _fused(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""
@@ -253,19 +290,33 @@ class Search:
 
     def _by_region(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         if self._collection_rows is None or self.collection is None or self.localizer is None:
-            raise ValueError(f"this index cannot be searched by regions, but by {', '.join(self.modes)}")
+            raise ValueError(
+                f"this index cannot be searched by regions, but by {', '.join(self.modes)}"
+            )
         rows = self._collection_rows if allowed is None else self._collection_rows[allowed]
         searched = np.zeros(len(self.collection), dtype=bool)
         searched[rows[rows >= 0]] = True
-        hits = search_regions(self.collection, partial(phrase_scores, self.localizer, query.vector), count, searched)
-        found = np.array([self.index.row(self.collection.ids[hit.row]) for hit in hits], dtype=np.int64)
-        return Ranking(found, np.array([hit.score for hit in hits]), boxes=[hit.box for hit in hits])
+        hits = search_regions(
+            self.collection, partial(phrase_scores, self.localizer, query.vector), count, searched
+        )
+        found = np.array(
+            [self.index.row(self.collection.ids[hit.row]) for hit in hits], dtype=np.int64
+        )
+        return Ranking(
+            found, np.array([hit.score for hit in hits]), boxes=[hit.box for hit in hits]
+        )
 
-    def _results(self, ranking: Ranking, query: EncodedQuery, k: int, offset: int, items: int) -> Results:
+    def _results(
+        self, ranking: Ranking, query: EncodedQuery, k: int, offset: int, items: int
+    ) -> Results:
         """Return the results ``offset`` to ``offset + k`` of a ranking."""
         calibration, page = self.index.calibration, slice(offset, offset + k)
         rows, found = ranking.rows[page].tolist(), ranking.scores[page].tolist()
-        known = [None] * len(rows) if ranking.probabilities is None else ranking.probabilities[page].tolist()
+        known = (
+            [None] * len(rows)
+            if ranking.probabilities is None
+            else ranking.probabilities[page].tolist()
+        )
         boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
         relevant = 0.0 if calibration is None else calibration.relevant
         hits = [

@@ -109,13 +109,20 @@ class GroundingSearch:
 
     @classmethod
     def from_features(
-        cls, model: GroundingModel, vectorizer: FittedVectorizer, image_ids: Sequence[str], features: FeatureStore
+        cls,
+        model: GroundingModel,
+        vectorizer: FittedVectorizer,
+        image_ids: Sequence[str],
+        features: FeatureStore,
     ) -> "GroundingSearch":
         """Encode the images of ``image_ids``, and return a search among them."""
         model.eval()
         batches = torch.from_numpy(features.rows(image_ids)).split(BATCH)
         with torch.inference_mode():
-            cells = [model.embed_images(to_device(features.gather(rows), model.device)).cpu() for rows in batches]
+            cells = [
+                model.embed_images(to_device(features.gather(rows), model.device)).cpu()
+                for rows in batches
+            ]
         return cls(model, vectorizer, image_ids, torch.cat(cells))
 
     def __call__(self, sentence: str, k: int = 10, *, explain: Explain | None = None) -> Results:
@@ -123,14 +130,20 @@ class GroundingSearch:
         self.model.eval()
         device = self.model.device
         with torch.inference_mode():
-            captions = self.model.embed_captions(to_device(self.vectorizer.vectorize([sentence]), device))
+            captions = self.model.embed_captions(
+                to_device(self.vectorizer.vectorize([sentence]), device)
+            )
             blocks = [
-                self.model.score(cells.to(device), captions).cross[:, 0].cpu() for cells in self.cells.split(BATCH)
+                self.model.score(cells.to(device), captions).cross[:, 0].cpu()
+                for cells in self.cells.split(BATCH)
             ]
         scores, query = torch.cat(blocks), captions[0][0].float().cpu().numpy()
         best = scores.argsort(descending=True, stable=True)[:k].tolist()
         facts = Items(pa.table({"item_id": list(self.image_ids)})).facts
-        hits = [SearchHit(**facts(row), score=float(scores[row]), probability=None, relevance=None) for row in best]
+        hits = [
+            SearchHit(**facts(row), score=float(scores[row]), probability=None, relevance=None)
+            for row in best
+        ]
         for hit, row in zip(hits, best, strict=True):
             hit.row, hit.explanation = row, None if explain is None else explain(hit.id, query)
         return Results(hits, True, len(self.image_ids), k < len(self.image_ids), "", [])

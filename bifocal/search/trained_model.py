@@ -60,9 +60,13 @@ def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Lo
     """Return where a phrase is in an image, by a pointer such as ``bifocal.onnx.pointing.PointingHead``."""
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
-    opened = image if isinstance(image, Image.Image) else open_image(Path(image), max_pixels(), SHOWN)
+    opened = (
+        image if isinstance(image, Image.Image) else open_image(Path(image), max_pixels(), SHOWN)
+    )
     (place,) = pointer.locate(encode_file(opened), [phrase], SIDE)
-    return Location(place.heatmap, peak(place.heatmap), opened.convert("RGB"), place.probability, place.present)
+    return Location(
+        place.heatmap, peak(place.heatmap), opened.convert("RGB"), place.probability, place.present
+    )
 
 
 def open_search(
@@ -76,11 +80,17 @@ def open_search(
     with reading(*(folder.parent for folder in (onnx, collection, index) if folder is not None)):
         digest, opened = model_hash(onnx), Collection.open(collection)
         if opened.model.sha256 != digest:
-            raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")
+            raise ValueError(
+                f"the collection in {collection} was embedded by another model: embed it again"
+            )
         localizer = None
         if (onnx / LOCALIZER).is_file():
             localizer = read_whole(onnx, lambda folder: HeatmapModel(folder, embedder))
-        found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, digest, opened)
+        found = (
+            index_of_collection(opened, None)
+            if index is None
+            else SearchIndex.open(index, digest, opened)
+        )
         pa.default_memory_pool().release_unused()  # what reading a table has freed, 50 MB of a million items
         present, root = _without_deleted(found, opened), opened.description.root
         folder = images or (None if is_address(root) else collection / root)
@@ -89,7 +99,10 @@ def open_search(
 
 def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
     """Return an index without the items that its collection does not have any more."""
-    if index.items["item_id"].equals(collection.items["item_id"]) and not (collection.deleted & ~index.removed).any():
+    if (
+        index.items["item_id"].equals(collection.items["item_id"])
+        and not (collection.deleted & ~index.removed).any()
+    ):
         return index
     rows = ((item_id, collection.lookup.row(item_id)) for item_id in index)
     gone = [item_id for item_id, row in rows if row is None or collection.deleted[row]]
@@ -134,10 +147,14 @@ class TrainedModel:
             raise ValueError(
                 "no exported graph computes this model's features from images: it reads published features"
             )
-        vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
+        vectors: NDArray[np.float32] = self.embedder.embed_images(
+            [encode_file(image) for image in images]
+        )
         return vectors
 
-    def search(self, query: str | Path | Image.Image | None = None, k: int = 5, **options: Any) -> Results:
+    def search(
+        self, query: str | Path | Image.Image | None = None, k: int = 5, **options: Any
+    ) -> Results:
         """Return the ``k`` images of the run's dataset that fit best, best first.
 
         Args:
@@ -154,7 +171,12 @@ class TrainedModel:
 
     @cached_property
     def _search(self) -> Search:
-        return open_search(self.directory / ONNX, self.embedder, self.directory / COLLECTION, self.directory / INDEX)
+        return open_search(
+            self.directory / ONNX,
+            self.embedder,
+            self.directory / COLLECTION,
+            self.directory / INDEX,
+        )
 
     @property
     def index(self) -> SearchIndex:

@@ -14,7 +14,11 @@ class Vectors:
     """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has place -1 and zeros."""
 
     def __init__(
-        self, shards: Sequence[NDArray[np.float16]], shard: NDArray[Any], row: NDArray[Any], dimension: int
+        self,
+        shards: Sequence[NDArray[np.float16]],
+        shard: NDArray[Any],
+        row: NDArray[Any],
+        dimension: int,
     ) -> None:
         self._shards, self._shard, self._row = shards, shard, row
         self.shape = len(shard), dimension

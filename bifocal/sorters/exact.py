@@ -58,7 +58,9 @@ class ExactRankSorter(nn.Module):
     def __init__(self, bandwidth: float = 0.6, max_gap: float = 2.0, exact: bool = True) -> None:
         super().__init__()
         if bandwidth <= 0 or max_gap <= 0:
-            raise ValueError(f"bandwidth is {bandwidth} and max_gap {max_gap}: both must be positive")
+            raise ValueError(
+                f"bandwidth is {bandwidth} and max_gap {max_gap}: both must be positive"
+            )
         self.bandwidth = bandwidth
         self.max_gap = max_gap
         self.exact = exact
@@ -87,7 +89,9 @@ class _Ranks(Function):
         rows = max(1, SCORES_PER_CHUNK // ordered.shape[-1])
         for start in range(0, len(ordered), rows):
             chunk = slice(start, start + rows)
-            gradient[chunk] = _smooth_gradient(ordered[chunk], order[chunk], weights[chunk], ctx.bandwidth, ctx.max_gap)
+            gradient[chunk] = _smooth_gradient(
+                ordered[chunk], order[chunk], weights[chunk], ctx.bandwidth, ctx.max_gap
+            )
         return gradient, None, None, None
 
 
@@ -101,14 +105,18 @@ def _soft_ranks(ordered: Tensor, fraction: float, max_gap: float) -> Tensor:
     return higher + (below - above) / 2
 
 
-def _smooth_gradient(ordered: Tensor, order: Tensor, weights: Tensor, fraction: float, max_gap: float) -> Tensor:
+def _smooth_gradient(
+    ordered: Tensor, order: Tensor, weights: Tensor, fraction: float, max_gap: float
+) -> Tensor:
     position, bandwidth = _positions(ordered, fraction, max_gap)
     rise = position.exp_()
     fall = rise.reciprocal()
     # A constant added to all weights does not change the gradient; remove it to avoid cancellation below.
     weights = weights.gather(-1, order)
     weights -= weights.mean(dim=-1, keepdim=True)
-    near = (weights * rise).cumsum_(dim=-1).mul_(fall).addcmul_(rise, _sum_from_right(weights * fall))
+    near = (
+        (weights * rise).cumsum_(dim=-1).mul_(fall).addcmul_(rise, _sum_from_right(weights * fall))
+    )
     mass = rise.cumsum(dim=-1).mul_(fall).addcmul_(rise, _sum_from_right(fall))
     gradient = near.addcmul_(weights, mass, value=-1).div_(2 * bandwidth)
     return torch.empty_like(gradient).scatter_(-1, order, gradient)

@@ -34,12 +34,16 @@ class PositionwiseLSTMSorter(nn.Module):
         torch.Size([3, 6])
     """
 
-    def __init__(self, length: int = 100, shortest: int | None = None, hidden: int = 128, layers: int = 2) -> None:
+    def __init__(
+        self, length: int = 100, shortest: int | None = None, hidden: int = 128, layers: int = 2
+    ) -> None:
         super().__init__()
         self.length = length
         self.shortest = length if shortest is None else shortest
         if not 1 <= self.shortest <= length:
-            raise ValueError(f"shortest is {shortest} and length {length}: expected 1 <= shortest <= length")
+            raise ValueError(
+                f"shortest is {shortest} and length {length}: expected 1 <= shortest <= length"
+            )
         self.lstm = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(2 * hidden, 1)
 

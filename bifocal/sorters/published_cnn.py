@@ -38,16 +38,24 @@ class PublishedCNNSorter(nn.Module):
     def __init__(self, length: int = 100) -> None:
         super().__init__()
         if length < SHORTEST:
-            raise ValueError(f"length is {length}: nine convolutions need at least {SHORTEST} scores")
+            raise ValueError(
+                f"length is {length}: nine convolutions need at least {SHORTEST} scores"
+            )
         self.length = length
         self.convolutions = nn.Sequential()
-        for number, ((before, after), width) in enumerate(zip(pairwise(CHANNELS), WIDTHS, strict=True)):
+        for number, ((before, after), width) in enumerate(
+            zip(pairwise(CHANNELS), WIDTHS, strict=True)
+        ):
             norm = [nn.BatchNorm1d(after)] if number % 2 else []
-            self.convolutions.append(nn.Sequential(nn.Conv1d(before, after, width), *norm, nn.PReLU()))
+            self.convolutions.append(
+                nn.Sequential(nn.Conv1d(before, after, width), *norm, nn.PReLU())
+            )
         self.projection = nn.Conv1d(CHANNELS[-1], length, length - SHORTEST + 1)
 
     def forward(self, scores: Tensor) -> Tensor:
         scores = check_scores(scores).to(self.projection.weight.dtype)
         check_length(self, scores, self.length)
-        fractions = torch.sigmoid(self.projection(self.convolutions(scores.reshape(-1, 1, self.length))))
+        fractions = torch.sigmoid(
+            self.projection(self.convolutions(scores.reshape(-1, 1, self.length)))
+        )
         return fractions.reshape(scores.shape) * self.length

@@ -8,7 +8,9 @@ from torch.nn.functional import pad
 def check_scores(scores: Tensor) -> Tensor:
     """Check scores (..., n) and return them as float32 or float64: float16 cannot represent all ranks above 2,048."""
     if not scores.is_floating_point():
-        raise TypeError(f"a sorter needs floating-point scores, got {scores.dtype}: convert them first")
+        raise TypeError(
+            f"a sorter needs floating-point scores, got {scores.dtype}: convert them first"
+        )
     if scores.ndim == 0 or scores.shape[-1] == 0:
         raise ValueError(f"scores {tuple(scores.shape)} are empty: expected (..., n) with n >= 1")
     values = scores.detach()
@@ -36,7 +38,11 @@ def exact_ranks(scores: Tensor) -> Tensor:
     """
     rows = check_scores(scores.detach()).reshape(-1, scores.shape[-1])
     ordered, order = sort_rows(rows)
-    return torch.empty_like(ordered).scatter_(-1, order, ranks_of_ordered(ordered)).reshape(scores.shape)
+    return (
+        torch.empty_like(ordered)
+        .scatter_(-1, order, ranks_of_ordered(ordered))
+        .reshape(scores.shape)
+    )
 
 
 def ranks_of_ordered(ordered: Tensor) -> Tensor:
@@ -76,7 +82,9 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
     return scores.gather(-1, order), order
 
 
-def check_length(sorter: nn.Module, scores: Tensor, length: int, shortest: int | None = None) -> None:
+def check_length(
+    sorter: nn.Module, scores: Tensor, length: int, shortest: int | None = None
+) -> None:
     """Raise ``ValueError`` if a trained sorter does not rank so many scores (..., n): shortest <= n <= length."""
     shortest, found = length if shortest is None else shortest, scores.shape[-1]
     if not shortest <= found <= length:

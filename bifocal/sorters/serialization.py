@@ -25,7 +25,9 @@ def save_sorter(directory: Path, sorter: nn.Module, arguments: Mapping[str, Any]
         8
     """
     length = {"length": sorter.length} if hasattr(sorter, "length") else {}
-    save_network(directory, {"name": type(sorter).__name__, **arguments, **length}, sorter.state_dict())
+    save_network(
+        directory, {"name": type(sorter).__name__, **arguments, **length}, sorter.state_dict()
+    )
 
 
 def load_sorter(directory: Path) -> nn.Module:

@@ -17,7 +17,9 @@ def synthetic_scores(count: int, length: int, generator: Generator) -> Tensor:
     # Gaps between sorted uniform numbers are uniform over the simplex: the proportions of the mixture.
     cuts = torch.rand(count, 2, generator=generator).sort(dim=1).values
     draw = torch.rand(count, length, generator=generator)
-    mixture = torch.where(draw < cuts[:, :1], uniform, torch.where(draw < cuts[:, 1:], normal, even))
+    mixture = torch.where(
+        draw < cuts[:, :1], uniform, torch.where(draw < cuts[:, 1:], normal, even)
+    )
     choice = torch.randint(len(DISTRIBUTIONS), (count, 1), generator=generator)
     scores = mixture
     for index, distribution in enumerate((uniform, normal, even)):

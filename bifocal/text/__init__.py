@@ -10,4 +10,6 @@ if TYPE_CHECKING:
     from bifocal.text.store import TextBatch, TextStore
 else:
     _MODULES = {"Elmo": "elmo", "TextBatch": "store", "TextStore": "store"}
-    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})
+    __getattr__ = lazy_attributes(
+        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+    )

@@ -23,7 +23,9 @@ class ElmoOptions:
     """Sizes of the network; the defaults are the sizes of the published network."""
 
     symbol_dim: int = 16  # dimension of a letter's embedding
-    filters: tuple[tuple[int, int], ...] = FILTERS  # (width in letters, number of filters) of each convolution
+    filters: tuple[tuple[int, int], ...] = (
+        FILTERS  # (width in letters, number of filters) of each convolution
+    )
     max_symbols: int = 50  # letters of a word
     activation: str = "relu"  # of the convolutions, "relu" or "tanh"
     highways: int = 2
@@ -37,7 +39,9 @@ class ElmoOptions:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ElmoOptions":
         """Return the options whose fields are in a JSON object."""
-        return cls(**values | {"filters": tuple((width, count) for width, count in values["filters"])})
+        return cls(
+            **values | {"filters": tuple((width, count) for width, count in values["filters"])}
+        )
 
 
 def read_options(path: Path) -> ElmoOptions:
@@ -59,7 +63,9 @@ def read_options(path: Path) -> ElmoOptions:
             skip_connections=lstm["use_skip_connections"],
         )
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not an options.json of ELMo ({type(error).__name__}: {error})") from error
+        raise ValueError(
+            f"{path} is not an options.json of ELMo ({type(error).__name__}: {error})"
+        ) from error
 
 
 def read_weights(path: Path, options: ElmoOptions) -> dict[str, Tensor]:
@@ -68,7 +74,10 @@ def read_weights(path: Path, options: ElmoOptions) -> dict[str, Tensor]:
         raise FileNotFoundError(f"{path}: no such file; expected the HDF5 weights of ELMo")
     try:
         with h5py.File(path, "r") as file:
-            return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in _weights(file, options)}
+            return {
+                name: torch.from_numpy(np.ascontiguousarray(value))
+                for name, value in _weights(file, options)
+            }
     except (OSError, KeyError) as error:
         raise ValueError(f"{path} is truncated or lacks a weight of ELMo ({error})") from error
 
@@ -81,7 +90,9 @@ def _weights(file: Any, options: ElmoOptions) -> list[tuple[str, np.ndarray]]:
         weights.append((f"{name}.bias", file[f"CNN/b_cnn_{index}"][...]))
     for index in range(options.highways):
         for name, key in (("transforms", "transform"), ("carries", "carry")):
-            weights.append((f"tokens.{name}.{index}.weight", file[f"CNN_high_{index}/W_{key}"][...].T))
+            weights.append(
+                (f"tokens.{name}.{index}.weight", file[f"CNN_high_{index}/W_{key}"][...].T)
+            )
             weights.append((f"tokens.{name}.{index}.bias", file[f"CNN_high_{index}/b_{key}"][...]))
     weights.append(("tokens.projection.weight", file["CNN_proj/W_proj"][...].T))
     weights.append(("tokens.projection.bias", file["CNN_proj/b_proj"][...]))
@@ -107,7 +118,8 @@ class CharCNN(nn.Module):
         self.activation = {"relu": torch.relu, "tanh": torch.tanh}[options.activation]
         self.embedding = nn.Embedding(SYMBOLS, options.symbol_dim)
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(options.symbol_dim, count, kernel_size=size) for size, count in options.filters
+            nn.Conv1d(options.symbol_dim, count, kernel_size=size)
+            for size, count in options.filters
         )
         self.transforms = nn.ModuleList(nn.Linear(width, width) for _ in range(options.highways))
         self.carries = nn.ModuleList(nn.Linear(width, width) for _ in range(options.highways))
@@ -115,7 +127,10 @@ class CharCNN(nn.Module):
 
     def forward(self, symbols: Tensor) -> Tensor:
         letters = self.embedding(symbols).transpose(1, 2)
-        x = torch.cat([self.activation(convolve(letters).amax(dim=2)) for convolve in self.convolutions], dim=1)
+        x = torch.cat(
+            [self.activation(convolve(letters).amax(dim=2)) for convolve in self.convolutions],
+            dim=1,
+        )
         for transform, carry in zip(self.transforms, self.carries, strict=True):
             x = torch.lerp(x, torch.relu(transform(x)), torch.sigmoid(carry(x)))
         projected: Tensor = self.projection(x)
@@ -133,7 +148,9 @@ class ProjectedLSTM(nn.Module):
         self.from_input = nn.Parameter(torch.empty(4 * dim, projection).uniform_(-bound, bound))
         self.from_output = nn.Parameter(torch.empty(4 * dim, projection).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(4 * dim))
-        self.projection = nn.Parameter(torch.empty(projection, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        self.projection = nn.Parameter(
+            torch.empty(projection, dim).uniform_(-(dim**-0.5), dim**-0.5)
+        )
         with torch.no_grad():
             self.bias[2 * dim : 3 * dim] = 1.0  # forget gates start open
 
@@ -143,7 +160,9 @@ class ProjectedLSTM(nn.Module):
         cell = x.new_zeros(x.shape[1], self.projection.shape[1])
         if torch.compiler.is_exporting():
 
-            def step_of_scan(state: tuple[Tensor, Tensor], step: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            def step_of_scan(
+                state: tuple[Tensor, Tensor], step: Tensor
+            ) -> tuple[tuple[Tensor, Tensor], Tensor]:
                 output, cell = self._step(step, *state)
                 return (output, cell), output.clone()
 
@@ -157,7 +176,9 @@ class ProjectedLSTM(nn.Module):
 
     def _step(self, gates: Tensor, output: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return output and cell of a step from the input's share of the gates, and the previous output and cell."""
-        entry, candidate, forget, exit = torch.addmm(gates, output, self.from_output.T).chunk(4, dim=1)
+        entry, candidate, forget, exit = torch.addmm(gates, output, self.from_output.T).chunk(
+            4, dim=1
+        )
         cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
         cell = cell.clamp(-self.cell_clip, self.cell_clip)
         output = (torch.sigmoid(exit) * torch.tanh(cell)) @ self.projection.T
@@ -171,8 +192,12 @@ class Elmo(nn.Module):
         super().__init__()
         self.options = options or ElmoOptions()
         self.tokens = CharCNN(self.options)
-        self.forwards = nn.ModuleList(ProjectedLSTM(self.options) for _ in range(self.options.layers))
-        self.backwards = nn.ModuleList(ProjectedLSTM(self.options) for _ in range(self.options.layers))
+        self.forwards = nn.ModuleList(
+            ProjectedLSTM(self.options) for _ in range(self.options.layers)
+        )
+        self.backwards = nn.ModuleList(
+            ProjectedLSTM(self.options) for _ in range(self.options.layers)
+        )
 
     @classmethod
     def load(cls, options_path: Path | str, weights_path: Path | str) -> "Elmo":
@@ -204,21 +229,27 @@ class Elmo(nn.Module):
         mirror = mirrored(lengths, words.shape[0])[..., None].expand_as(x)
         ahead, back = x, x.gather(0, mirror)
         layers = [torch.stack([x, x])]
-        for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+        for index, (forwards, backwards) in enumerate(
+            zip(self.forwards, self.backwards, strict=True)
+        ):
             skip = float(index > 0 and self.options.skip_connections)
             ahead, back = forwards(ahead) + skip * ahead, backwards(back) + skip * back
             layers.append(torch.stack([ahead, back.gather(0, mirror)]))
         return layers
 
     @torch.inference_mode()
-    def layers(self, sentences: Sequence[Sequence[str]], batch_size: int = 64) -> list[NDArray[np.float32]]:
+    def layers(
+        self, sentences: Sequence[Sequence[str]], batch_size: int = 64
+    ) -> list[NDArray[np.float32]]:
         """Return layers (3, T, 2 P) of every sentence; layer 0 is the token's vector, twice."""
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         results: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sentences)
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             symbols, words, lengths = self.batch([sentences[row] for row in rows])
-            layers = torch.stack([torch.cat(tuple(layer), dim=2) for layer in self(symbols, words, lengths)])
+            layers = torch.stack(
+                [torch.cat(tuple(layer), dim=2) for layer in self(symbols, words, lengths)]
+            )
             for column, row in enumerate(rows):
                 results[row] = layers[:, 1 : 1 + len(sentences[row]), column].cpu().numpy().copy()
         return results

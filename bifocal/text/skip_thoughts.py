@@ -57,7 +57,15 @@ def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
     """Return the number arrays in a pickled NumPy object array, without running code from the file."""
     try:
         result = _Machine().run(file)
-    except (IndexError, KeyError, TypeError, OverflowError, MemoryError, AttributeError, StopIteration) as error:
+    except (
+        IndexError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+        AttributeError,
+        StopIteration,
+    ) as error:
         raise ValueError(f"the pickle is damaged: {type(error).__name__} {error}") from error
     if not isinstance(result, _Array) or not isinstance(result.values, list):
         raise ValueError("the pickle holds no array of objects")
@@ -79,7 +87,9 @@ class _Machine:
                 return self.stack.pop()
             action = _ACTIONS.get(opcode.name)
             if action is None:
-                raise ValueError(f"the pickle has the opcode {opcode.name} at byte {position}, which is refused")
+                raise ValueError(
+                    f"the pickle has the opcode {opcode.name} at byte {position}, which is refused"
+                )
             action(self, argument)
         raise ValueError("the pickle has no end")
 
@@ -87,7 +97,11 @@ class _Machine:
         self.stack.append(value)
 
     def pop_to_mark(self) -> list[Any]:
-        start = len(self.stack) - 1 - next(n for n, value in enumerate(reversed(self.stack)) if value is _MARK)
+        start = (
+            len(self.stack)
+            - 1
+            - next(n for n, value in enumerate(reversed(self.stack)) if value is _MARK)
+        )
         values = self.stack[start + 1 :]
         del self.stack[start:]
         return values
@@ -101,12 +115,16 @@ class _Machine:
 
     def append(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
-            raise ValueError(f"the pickle appends to a {type(self.stack[-1]).__name__}, which is refused")
+            raise ValueError(
+                f"the pickle appends to a {type(self.stack[-1]).__name__}, which is refused"
+            )
         self.stack[-1].extend(values)
 
     def name(self, module: Any, name: Any) -> None:
         if not (isinstance(module, str) and isinstance(name, str)) or (module, name) not in _NAMES:
-            raise ValueError(f"the pickle names {module}.{name}, which is not part of an array: it is refused")
+            raise ValueError(
+                f"the pickle names {module}.{name}, which is not part of an array: it is refused"
+            )
         self.push(_NAMES[module, name])
 
     def stack_global(self) -> None:
@@ -123,31 +141,51 @@ class _Machine:
             case _Name.ENCODE, (str() as text, "latin1"):
                 self.push(text.encode("latin-1"))
             case _:
-                raise ValueError("the pickle calls a function with arguments that build no array: it is refused")
+                raise ValueError(
+                    "the pickle calls a function with arguments that build no array: it is refused"
+                )
 
     def build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
         match target, state:
             case _Type(), (_, str() | bytes() as order, None, None, None, int(), int(), int()):
                 target.order = _text(order)
-            case _Array(values=None), (_, tuple() as shape, _Type() as kind, bool() | int() as fortran, data):
+            case _Array(values=None), (
+                _,
+                tuple() as shape,
+                _Type() as kind,
+                bool() | int() as fortran,
+                data,
+            ):
                 target.values = _values(shape, kind, bool(fortran), data)
             case _:
-                raise ValueError(f"the pickle sets the state of a {type(target).__name__}, which is refused")
+                raise ValueError(
+                    f"the pickle sets the state of a {type(target).__name__}, which is refused"
+                )
 
 
-def _values(shape: tuple[Any, ...], kind: _Type, fortran: bool, data: Any) -> NDArray[Any] | list[Any]:
+def _values(
+    shape: tuple[Any, ...], kind: _Type, fortran: bool, data: Any
+) -> NDArray[Any] | list[Any]:
     """Return the numbers of an array, or the list of its objects."""
     count = int(np.prod(shape, dtype=object))
     if kind.kind in ("O", "O4", "O8"):
         if type(data) is not list or len(shape) != 1 or len(data) != count:
-            raise ValueError(f"the pickle is damaged: an array of {count} objects has other contents")
+            raise ValueError(
+                f"the pickle is damaged: an array of {count} objects has other contents"
+            )
         return data
     if kind.kind not in NUMBERS or kind.order not in ("<", ">", "=", "|"):
-        raise ValueError(f"the pickle has an array of type {kind.kind!r}, expected one of {', '.join(NUMBERS)}")
+        raise ValueError(
+            f"the pickle has an array of type {kind.kind!r}, expected one of {', '.join(NUMBERS)}"
+        )
     raw = data.encode("latin-1") if isinstance(data, str) else data
     dtype = np.dtype(kind.order.replace("|", "=") + kind.kind)
-    if not isinstance(raw, bytes) or len(raw) != count * dtype.itemsize or min(shape, default=0) < 0:
+    if (
+        not isinstance(raw, bytes)
+        or len(raw) != count * dtype.itemsize
+        or min(shape, default=0) < 0
+    ):
         raise ValueError(f"the pickle is damaged: an array of shape {shape} has other contents")
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
 
@@ -162,7 +200,9 @@ _PUSHED = "BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE BINUNICODE8 
 _ACTIONS: dict[str, _Action] = {
     **dict.fromkeys(_PUSHED.split(), _PUSH_ARGUMENT),
     # Python 2's strings are bytes; pickletools decodes them.
-    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), lambda machine, text: machine.push(text.encode("latin-1"))),
+    **dict.fromkeys(
+        ("BINSTRING", "SHORT_BINSTRING"), lambda machine, text: machine.push(text.encode("latin-1"))
+    ),
     **dict.fromkeys(("PROTO", "FRAME"), lambda machine, argument: None),
     "NONE": lambda machine, argument: machine.push(None),
     "NEWTRUE": lambda machine, argument: machine.push(True),
@@ -177,10 +217,15 @@ _ACTIONS: dict[str, _Action] = {
     "APPEND": lambda machine, argument: machine.append([machine.stack.pop()]),
     "APPENDS": lambda machine, argument: machine.append(machine.pop_to_mark()),
     **dict.fromkeys(
-        ("BINPUT", "LONG_BINPUT"), lambda machine, index: machine.memo.__setitem__(index, machine.stack[-1])
+        ("BINPUT", "LONG_BINPUT"),
+        lambda machine, index: machine.memo.__setitem__(index, machine.stack[-1]),
     ),
-    "MEMOIZE": lambda machine, argument: machine.memo.__setitem__(len(machine.memo), machine.stack[-1]),
-    **dict.fromkeys(("BINGET", "LONG_BINGET"), lambda machine, index: machine.push(machine.memo[index])),
+    "MEMOIZE": lambda machine, argument: machine.memo.__setitem__(
+        len(machine.memo), machine.stack[-1]
+    ),
+    **dict.fromkeys(
+        ("BINGET", "LONG_BINGET"), lambda machine, index: machine.push(machine.memo[index])
+    ),
     "GLOBAL": lambda machine, argument: machine.name(*argument.split(" ", 1)),
     "STACK_GLOBAL": lambda machine, argument: machine.stack_global(),
     "REDUCE": lambda machine, argument: machine.reduce(),
@@ -221,13 +266,19 @@ def convert_skip_thoughts(table: Path, dictionary: Path, target: Path) -> tuple[
         start += len(block)
     matrix.flush()
     # A carriage return would end the line of a word.
-    target.with_suffix(".txt").write_bytes(b"".join(word.replace(b"\r", b" ") + b"\n" for word in words))
+    target.with_suffix(".txt").write_bytes(
+        b"".join(word.replace(b"\r", b" ") + b"\n" for word in words)
+    )
     return matrix.shape[0], matrix.shape[1]
 
 
 def _read_rows(file: IO[bytes]) -> list[NDArray[Any]]:
     version = np.lib.format.read_magic(file)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read_header(file)
     if not dtype.hasobject:
         file.seek(0)

@@ -14,7 +14,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from bifocal.onnx.text.captions import DTYPES, Array, EncodedCaptions, TextFormat, Vocabulary, pad_captions
+from bifocal.onnx.text.captions import (
+    DTYPES,
+    Array,
+    EncodedCaptions,
+    TextFormat,
+    Vocabulary,
+    pad_captions,
+)
 from bifocal.onnx.text.word_vectors import WordVectors
 from bifocal.text.transformer.folder import NETWORK, TransformerFolder
 
@@ -36,7 +43,9 @@ class TextBatch(NamedTuple):
     lengths: Tensor
 
 
-def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> TextBatch:
+def collate(
+    text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None
+) -> TextBatch:
     """Return encoded captions as one batch, padded to the longest caption."""
     return TextBatch(*map(torch.from_numpy, pad_captions(text_format, values, indices)))
 
@@ -46,16 +55,23 @@ def sparse_rows(
 ) -> "scipy.sparse.csr_matrix":
     """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K)."""
     if text_format.name not in ("vectors", "sparse"):
-        raise ValueError(f"{text_format.name} have no single vector per caption: vectorize with TFIDF")
+        raise ValueError(
+            f"{text_format.name} have no single vector per caption: vectorize with TFIDF"
+        )
     if indices is None:
-        return scipy.sparse.csr_matrix(np.stack(values) if len(values) else np.empty((0, text_format.dim), np.float32))
+        return scipy.sparse.csr_matrix(
+            np.stack(values) if len(values) else np.empty((0, text_format.dim), np.float32)
+        )
     ends = np.cumsum([0, *(len(row) for row in values)])
     flat = (np.concatenate(arrays) if len(values) else np.empty(0) for arrays in (values, indices))
     return scipy.sparse.csr_matrix((*flat, ends), (len(values), text_format.dim))
 
 
 def write_store(
-    directory: Path, text_format: TextFormat, caption_ids: Sequence[int], batches: Iterator[EncodedCaptions]
+    directory: Path,
+    text_format: TextFormat,
+    caption_ids: Sequence[int],
+    batches: Iterator[EncodedCaptions],
 ) -> None:
     """Write encoded captions; ``batches`` are of ``BATCH`` captions each, in the order of ``caption_ids``."""
     (directory / FORMAT).write_text(json.dumps(asdict(text_format), indent=2) + "\n")
@@ -66,11 +82,20 @@ def write_store(
     if text_format.name == "sparse":
         fields.append(pa.field("indices", pa.list_(pa.int32())))
     schema = pa.schema(fields)
-    with pa.OSFile(str(directory / CAPTIONS), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+    with (
+        pa.OSFile(str(directory / CAPTIONS), "wb") as file,
+        pa.ipc.new_file(file, schema) as writer,
+    ):
         for number, captions in enumerate(batches):
             columns = [
-                pa.array(caption_ids[number * BATCH : number * BATCH + len(captions.values)], pa.int64()),
-                *(_ragged(column) for column in (captions.values, captions.indices) if column is not None),
+                pa.array(
+                    caption_ids[number * BATCH : number * BATCH + len(captions.values)], pa.int64()
+                ),
+                *(
+                    _ragged(column)
+                    for column in (captions.values, captions.indices)
+                    if column is not None
+                ),
             ]
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
@@ -99,7 +124,9 @@ class TextStore:
             reader = pa.ipc.open_file(pa.memory_map(str(directory / CAPTIONS)))
             batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         except pa.ArrowInvalid as error:
-            raise ValueError(f"{directory / CAPTIONS} is truncated ({error}): write the text again") from error
+            raise ValueError(
+                f"{directory / CAPTIONS} is truncated ({error}): write the text again"
+            ) from error
         ids = [batch.column("caption_id").to_numpy() for batch in batches]
         self.caption_ids: NDArray[np.int64] = np.concatenate(ids) if ids else np.empty(0, np.int64)
         self._row = {caption_id: row for row, caption_id in enumerate(self.caption_ids.tolist())}
@@ -150,7 +177,9 @@ class TextStore:
     def _read(self, rows: ArrayLike | Tensor) -> tuple[list[Array], list[Array] | None]:
         """Return the values of captions, and their positions if the format is sparse."""
         indices = np.asarray(rows, dtype=np.int64).tolist()
-        values, *positions = ([_row(column, index) for index in indices] for column in self._columns)
+        values, *positions = (
+            [_row(column, index) for index in indices] for column in self._columns
+        )
         return values, positions[0] if positions else None
 
     @cached_property
@@ -182,7 +211,9 @@ class TextStore:
 def _ragged(rows: Sequence[Array]) -> pa.ListArray:
     offsets = np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64)
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise ValueError(f"{len(rows)} captions have {offsets[-1]} numbers, more than a record batch can hold")
+        raise ValueError(
+            f"{len(rows)} captions have {offsets[-1]} numbers, more than a record batch can hold"
+        )
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(np.concatenate(rows)))
 
 

@@ -26,6 +26,8 @@ class ProjectionEncoder(VectorTextEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 6000, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
+    def __init__(
+        self, input_dim: int = 6000, dim: int = 512, hidden: int = 2048, dropout: float = 0.5
+    ) -> None:
         super().__init__(input_dim, dim)
         self.projection = two_layers(input_dim, hidden, dim, dropout)

@@ -26,7 +26,9 @@ class ResidualHead(VectorTextEncoder):
         [[0.0, 1.0]]
     """
 
-    def __init__(self, input_dim: int = 512, dim: int = 512, hidden: int = 256, dropout: float = 0.2) -> None:
+    def __init__(
+        self, input_dim: int = 512, dim: int = 512, hidden: int = 256, dropout: float = 0.2
+    ) -> None:
         super().__init__(input_dim, dim)
         self.head = ResidualMap(input_dim, dim, hidden, dropout)
 

@@ -19,4 +19,6 @@ else:
         "new_model": "inputs", "TrainingTask": "loop", "run_epochs": "loop", "train_phases": "fitting",
         "prepare_inputs": "preparation",
     }  # fmt: skip
-    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})
+    __getattr__ = lazy_attributes(
+        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+    )

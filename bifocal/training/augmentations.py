@@ -94,7 +94,9 @@ class RegionDrop(Augmentation):
     def prepare(self, inputs: TrainingInputs) -> Augment:
         if inputs.features.pixels or inputs.features.regions == 1:
             found = "pixels" if inputs.features.pixels else "one vector per image"
-            raise ValueError(f"RegionDrop needs several regions per image, and the features are {found}: leave it out")
+            raise ValueError(
+                f"RegionDrop needs several regions per image, and the features are {found}: leave it out"
+            )
         return self._augment
 
     def _augment(self, batch: Batch, generator: Generator) -> Batch:
@@ -125,8 +127,12 @@ class WordDrop(Augmentation):
             return partial(_augment, drop_text=partial(drop_tokens, probability=self.probability))
         columns = word_columns(inputs.vectorizer.vectorizer)
         if not columns.any():
-            raise ValueError(f"WordDrop needs words, and the text has {name} without them: leave it out")
-        return partial(_augment, drop_text=partial(drop_terms, columns=columns, probability=self.probability))
+            raise ValueError(
+                f"WordDrop needs words, and the text has {name} without them: leave it out"
+            )
+        return partial(
+            _augment, drop_text=partial(drop_terms, columns=columns, probability=self.probability)
+        )
 
 
 def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) -> TextBatch:
@@ -135,14 +141,20 @@ def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) ->
     inside = torch.arange(text.values.shape[time]) < text.lengths.unsqueeze(1)
     kept = drop(inside, probability, generator)
     lengths = kept.sum(dim=1)
-    order = kept.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : int(lengths.max())]
+    order = kept.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[
+        :, : int(lengths.max())
+    ]
     padding = torch.arange(order.shape[1]) >= lengths.unsqueeze(1)
     if time == 2:
         order, padding = order[:, None, :, None], padding[:, None, :, None]
-    return TextBatch(torch.take_along_dim(text.values, order, dim=time).masked_fill(padding, 0), lengths)
+    return TextBatch(
+        torch.take_along_dim(text.values, order, dim=time).masked_fill(padding, 0), lengths
+    )
 
 
-def drop_terms(text: TextBatch, generator: Generator, *, columns: Tensor, probability: float) -> TextBatch:
+def drop_terms(
+    text: TextBatch, generator: Generator, *, columns: Tensor, probability: float
+) -> TextBatch:
     """Return bags of words (B, K) without random terms in ``columns`` (K,) bool; each bag keeps its norm."""
     row, column = ((text.values != 0) & columns).nonzero(as_tuple=True)
     draws = torch.rand(len(row), generator=generator)
@@ -151,7 +163,9 @@ def drop_terms(text: TextBatch, generator: Generator, *, columns: Tensor, probab
     values = text.values.clone()
     values[row[dropped], column[dropped]] = 0
     before, after = ((part * columns).norm(dim=1, keepdim=True) for part in (text.values, values))
-    return text._replace(values=torch.where(columns, values * (before / after.clamp(min=1e-12)), values))
+    return text._replace(
+        values=torch.where(columns, values * (before / after.clamp(min=1e-12)), values)
+    )
 
 
 def word_columns(vectorizer: Any) -> Tensor:

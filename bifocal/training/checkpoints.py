@@ -84,7 +84,11 @@ class RunState:
         optimizer: Optimizer,
         eval_model: nn.Module | None = None,
     ) -> None:
-        self.directory, self.modules, self.optimizer = directory, nn.ModuleDict(dict(modules)), optimizer
+        self.directory, self.modules, self.optimizer = (
+            directory,
+            nn.ModuleDict(dict(modules)),
+            optimizer,
+        )
         self.eval_model = self.modules if eval_model is None else eval_model
         self.world = World.current()
         self.last = directory / "last.safetensors"
@@ -139,13 +143,19 @@ class RunState:
         """Save the state after SIGTERM, and exit with the code of that signal."""
         self.save(progress, is_last=True)
         if self.world.is_main:
-            log_line(f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume")
+            log_line(
+                f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume"
+            )
         self.world.barrier()
         sys.exit(EXIT_CODE)
 
-    def abort_on_nonfinite(self, value: float, progress: Progress, batch: Mapping[str, Any]) -> NoReturn:
+    def abort_on_nonfinite(
+        self, value: float, progress: Progress, batch: Mapping[str, Any]
+    ) -> NoReturn:
         """Write the state and a description of the batch, as JSON can hold it, and raise ``FloatingPointError``."""
-        state, report = (self.directory / f"nonfinite_loss.{suffix}" for suffix in ("safetensors", "json"))
+        state, report = (
+            self.directory / f"nonfinite_loss.{suffix}" for suffix in ("safetensors", "json")
+        )
         position = {"epoch": progress.epoch + 1, "step": progress.step}
         if self.world.is_main:
             save_checkpoint(state, self.modules, self.optimizer, progress._asdict())
@@ -157,7 +167,9 @@ class RunState:
         )
 
 
-def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Mapping[str, Any]) -> None:
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: Optimizer, progress: Mapping[str, Any]
+) -> None:
     """Write everything that the next step depends on; ``progress`` is the position of the run, as JSON can hold it."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for parameter, state in optimizer.state_dict()["state"].items():
@@ -170,13 +182,17 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress
 
 def load_checkpoint(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer) -> None:
     """Restore the model, the optimizer and the random state from the tensors of ``save_checkpoint``."""
-    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+    model.load_state_dict(
+        {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    )
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
             _, parameter, key = name.split(".", 2)
             state.setdefault(int(parameter), {})[key] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])

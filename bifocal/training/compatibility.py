@@ -22,7 +22,9 @@ def phase_conflicts(model: Any, batches: Any, loss: Any) -> Iterator[str]:
         yield f"{batches_class.__name__} needs {batches_class.loss.__name__}, with its margin: set it as loss"
     for part, arguments in losses:
         partners = [
-            name for name, other in registry.registered(BATCHES).items() if getattr(other, "loss", None) is part
+            name
+            for name, other in registry.registered(BATCHES).items()
+            if getattr(other, "loss", None) is part
         ]
         if partners and batches_class.__name__ not in partners:
             yield f"{part.__name__} needs {' or '.join(partners)}, not {batches_class.__name__}: set batches or loss"

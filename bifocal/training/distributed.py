@@ -59,8 +59,17 @@ class World:
 
     def average_statistics(self, model: nn.Module) -> None:
         """Average the running statistics of batch norm over the ranks; call it after a step."""
-        norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase))
-        statistics = (tensor for norm in norms if norm.training for tensor in (norm.running_mean, norm.running_var))
+        norms = (
+            module
+            for module in model.modules()
+            if isinstance(module, nn.modules.batchnorm._NormBase)
+        )
+        statistics = (
+            tensor
+            for norm in norms
+            if norm.training
+            for tensor in (norm.running_mean, norm.running_var)
+        )
         self.average(tensor for tensor in statistics if tensor is not None)
 
     def broadcast_parameters(self, module: nn.Module) -> None:
@@ -89,7 +98,11 @@ class World:
         device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
         received = {}
         for name, shape, dtype in layout:
-            tensor = tensors[name].to(device) if self.is_main else torch.empty(shape, dtype=dtype, device=device)
+            tensor = (
+                tensors[name].to(device)
+                if self.is_main
+                else torch.empty(shape, dtype=dtype, device=device)
+            )
             # As bytes: not every backend can send every dtype.
             dist.broadcast(tensor.view(-1).view(torch.uint8), 0)
             received[name] = tensor.cpu()
@@ -112,7 +125,11 @@ class World:
 @contextmanager
 def torchrun_world() -> Iterator[tuple[World, torch.device]]:
     """Join the processes of ``torchrun``, if it started this one; yield the world and the device of this process."""
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else None
+    device = (
+        torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        if torch.cuda.is_available()
+        else None
+    )
     if device is not None:
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
@@ -128,17 +145,23 @@ def torchrun_world() -> Iterator[tuple[World, torch.device]]:
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, world: World) -> Tensor:
-        shapes = [torch.empty(rows.ndim, dtype=torch.int64, device=rows.device) for _ in range(world.size)]
+        shapes = [
+            torch.empty(rows.ndim, dtype=torch.int64, device=rows.device) for _ in range(world.size)
+        ]
         dist.all_gather(shapes, torch.tensor(rows.shape, device=rows.device))
         largest = torch.stack(shapes).amax(dim=0).tolist()
         # Not every backend can send every dtype.
-        sent = rows.new_zeros(largest, dtype=torch.float32 if rows.is_floating_point() else torch.int64)
+        sent = rows.new_zeros(
+            largest, dtype=torch.float32 if rows.is_floating_point() else torch.int64
+        )
         sent[tuple(slice(length) for length in rows.shape)] = rows
         received = [torch.empty_like(sent) for _ in range(world.size)]
         dist.all_gather(received, sent)
         counts = [int(shape[0]) for shape in shapes]
         ctx.size, ctx.shape, ctx.start = world.size, rows.shape, sum(counts[: world.rank])
-        return torch.cat([part[:count] for part, count in zip(received, counts, strict=True)]).to(rows.dtype)
+        return torch.cat([part[:count] for part, count in zip(received, counts, strict=True)]).to(
+            rows.dtype
+        )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

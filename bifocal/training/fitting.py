@@ -243,7 +243,9 @@ def train_phases(
         phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
         for index, phase in enumerate(phases)
     ]
-    augments = [[augmentation.prepare(inputs) for augmentation in phase.augmentations] for phase in phases]
+    augments = [
+        [augmentation.prepare(inputs) for augmentation in phase.augmentations] for phase in phases
+    ]
     validators = [phase.validation.prepare(inputs) for phase in phases]
     history: list[Row] = []
     result: TrainingResult | None = None
@@ -260,7 +262,11 @@ def train_phases(
             if result is not None:
                 # The same metric on other images is another metric.
                 comparable = phase.validation == chosen_by
-                metrics = result.best if comparable else World.current().broadcast_from_main(partial(validate, model))
+                metrics = (
+                    result.best
+                    if comparable
+                    else World.current().broadcast_from_main(partial(validate, model))
+                )
                 previous_score = _score(metrics, monitor)
             previous_weights = copy.deepcopy(model.state_dict())
             numbered = partial(_numbered, phase=index, first_epoch=trained, monitor=monitor)

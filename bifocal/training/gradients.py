@@ -78,14 +78,18 @@ def backward(
 
 def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:
     """Return the batch normalizations of ``model``."""
-    return [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
+    return [
+        module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)
+    ]
 
 
 def recompute_activations(model: nn.Module) -> None:
     """Turn on gradient checkpointing in every timm backbone of ``model``: less memory, more time."""
     switches = [getattr(module, "set_grad_checkpointing", None) for module in model.modules()]
     if not any(switches):
-        raise ValueError("gradient checkpointing: the model has no backbone that trains; turn it off")
+        raise ValueError(
+            "gradient checkpointing: the model has no backbone that trains; turn it off"
+        )
     for enable in switches:
         if enable is not None:
             enable(True)
@@ -106,7 +110,9 @@ class CachedEncodings:
         norms: Sequence[nn.modules.batchnorm._NormBase],
     ) -> None:
         self.encode, self.cast = encode, cast
-        self.chunks = [inputs] if micro_batch_size is None else list(_chunks(inputs, micro_batch_size))
+        self.chunks = (
+            [inputs] if micro_batch_size is None else list(_chunks(inputs, micro_batch_size))
+        )
         self.random_states: list[list[Tensor]] = []
         if len(self.chunks) == 1:
             self.encodings = self._encode(inputs)
@@ -131,13 +137,23 @@ class CachedEncodings:
         device = self.encodings[0].device
         current = _random_state(device)
         sizes = [len(chunk[0]) for chunk in self.chunks]
-        gradients = [[None] * len(sizes) if e.grad is None else e.grad.split(sizes) for e in self.encodings]
-        for chunk, state, *chunk_gradients in zip(self.chunks, self.random_states, *gradients, strict=True):
+        gradients = [
+            [None] * len(sizes) if e.grad is None else e.grad.split(sizes) for e in self.encodings
+        ]
+        for chunk, state, *chunk_gradients in zip(
+            self.chunks, self.random_states, *gradients, strict=True
+        ):
             _set_random_state(device, state)
             pairs = zip(self._encode(chunk), chunk_gradients, strict=True)
-            known = [(encoding, grad) for encoding, grad in pairs if grad is not None and encoding.requires_grad]
+            known = [
+                (encoding, grad)
+                for encoding, grad in pairs
+                if grad is not None and encoding.requires_grad
+            ]
             if known:
-                torch.autograd.backward([encoding for encoding, _ in known], [grad for _, grad in known])
+                torch.autograd.backward(
+                    [encoding for encoding, _ in known], [grad for _, grad in known]
+                )
         _set_random_state(device, current)
 
     def _encode(self, inputs: RegionBatch | TextBatch) -> Encodings:
@@ -167,7 +183,10 @@ def _frozen_statistics(norms: Sequence[nn.modules.batchnorm._NormBase]) -> Itera
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    return [
+        torch.get_rng_state(),
+        *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else []),
+    ]
 
 
 def _set_random_state(device: torch.device, state: Sequence[Tensor]) -> None:

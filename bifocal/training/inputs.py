@@ -27,14 +27,24 @@ class TrainingInputs:
     text: TextStore
     vectorizer: FittedVectorizer
     precision: Precision = "float32"  # of the training's steps
-    _captions: dict[tuple[str, int | None], ImageCaptionPairs] = field(default_factory=dict, init=False, repr=False)
+    _captions: dict[tuple[str, int | None], ImageCaptionPairs] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _phrases: dict[str, PhraseBoxPairs] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def open(cls, dataset: Path, features: Path, text: Path, precision: Precision = "float32") -> "TrainingInputs":
+    def open(
+        cls, dataset: Path, features: Path, text: Path, precision: Precision = "float32"
+    ) -> "TrainingInputs":
         """Open the folders of a dataset, its features and its text."""
         tables = read_dataset(dataset)
-        return cls(tables, open_features(features, tables), TextStore(text), load_vectorizer(text), precision)
+        return cls(
+            tables,
+            open_features(features, tables),
+            TextStore(text),
+            load_vectorizer(text),
+            precision,
+        )
 
     def captions(self, split: str, images: int | None = None) -> ImageCaptionPairs:
         """Return the first ``images`` images of a split with their captions; None for all."""
@@ -46,7 +56,9 @@ class TrainingInputs:
     def phrases(self, split: str) -> PhraseBoxPairs:
         """Return the phrases of a split with their boxes."""
         if split not in self._phrases:
-            self._phrases[split] = PhraseBoxPairs(self.dataset.split(split), self.features, self.vectorizer)
+            self._phrases[split] = PhraseBoxPairs(
+                self.dataset.split(split), self.features, self.vectorizer
+            )
         return self._phrases[split]
 
 

@@ -88,7 +88,9 @@ def run_epochs(
     1), loss (mean over the steps), learning_rate (of the last step), and the metrics of ``task.validate``.
     """
     world = state.world
-    parameters = [parameter for group in state.optimizer.param_groups for parameter in group["params"]]
+    parameters = [
+        parameter for group in state.optimizer.param_groups for parameter in group["params"]
+    ]
     device = parameters[0].device
     first_epoch, first_step, total, history = state.restore()
     start = saved = time.monotonic()
@@ -103,7 +105,9 @@ def run_epochs(
             steps: Iterable[tuple[int, T]] = enumerate(batches, start=first_step)
             if world.is_main:
                 title = f"{task.name}, epoch {epoch + 1}/{epochs}"
-                steps = track(steps, title, total=count, done=first_step, status=lambda: status.text)
+                steps = track(
+                    steps, title, total=count, done=first_step, status=lambda: status.text
+                )
             for step, batch in steps:
                 rate = learning_rate * schedule(epoch + step / count, epochs)
                 for group in state.optimizer.param_groups:
@@ -112,7 +116,9 @@ def run_epochs(
                 # One synchronization with the GPU per step, before the optimizer's step.
                 value = task.backward(batch, epoch, step).item()
                 if not isfinite(value):
-                    state.abort_on_nonfinite(value, Progress(epoch, step, total, history), task.describe(batch))
+                    state.abort_on_nonfinite(
+                        value, Progress(epoch, step, total, history), task.describe(batch)
+                    )
                 if max_grad_norm is not None:
                     nn.utils.clip_grad_norm_(parameters, max_grad_norm)
                 state.optimizer.step()
@@ -138,7 +144,12 @@ def run_epochs(
             state.save(Progress(epoch + 1, 0, 0.0, history))
             saved = time.monotonic()
             if world.is_main:
-                minutes = (time.monotonic() - start) / (epoch + 1 - first_epoch) * (epochs - epoch - 1) / 60
+                minutes = (
+                    (time.monotonic() - start)
+                    / (epoch + 1 - first_epoch)
+                    * (epochs - epoch - 1)
+                    / 60
+                )
                 summary = f"{_summary(row, task.shown)}; about {minutes:.0f} min left"
                 log_line(f"{task.name}, epoch {epoch + 1}/{epochs}: {summary}")
                 on_epoch(row)
@@ -165,4 +176,6 @@ def _is_best(task: TrainingTask[T], row: Row, history: Sequence[Row]) -> bool:
 def _summary(row: Row, shown: Sequence[str] | None) -> str:
     metrics = [name for name in row if name not in ("epoch", "loss", "learning_rate")]
     names = ["loss", *(name for name in metrics if shown is None or name in shown)]
-    return ", ".join(f"{name.replace('_', ' ').replace('.', ' ')} {row[name]:.4g}" for name in names)
+    return ", ".join(
+        f"{name.replace('_', ' ').replace('.', ' ')} {row[name]:.4g}" for name in names
+    )

@@ -68,7 +68,10 @@ def train_members(
         return Recall().prepare(inputs)(model)["recall_sum"]
 
     for member in range(members):
-        own_seed, folder = seed + MEMBER_SEED * member, checkpoints / (f"member-{member}" if member else "")
+        own_seed, folder = (
+            seed + MEMBER_SEED * member,
+            checkpoints / (f"member-{member}" if member else ""),
+        )
         model = new_model(own_seed)
         if initialization is not None:
             metrics |= initialize(model, initialization, inputs, checkpoints=folder, seed=own_seed)
@@ -89,22 +92,34 @@ def train_members(
         metrics |= choose_blend(model, inputs, own_seed) if is_main else {}
         models.append(model)
     for number, untrained in enumerate(closed_form):
-        own_seed, folder = seed + MEMBER_SEED * (members + number), checkpoints / f"closed-form-{number}"
+        own_seed, folder = (
+            seed + MEMBER_SEED * (members + number),
+            checkpoints / f"closed-form-{number}",
+        )
         model = new_model(own_seed)
         fitted = initialize(model, untrained, inputs, checkpoints=folder, seed=own_seed)
         if untrained.optional and is_main:
-            without, together = (validate(concatenate_models(some)) for some in (models, [*models, model]))
-            log_line(f"recall sum of val: {without:.1f}; with {type(untrained).__name__}: {together:.1f}")
+            without, together = (
+                validate(concatenate_models(some)) for some in (models, [*models, model])
+            )
+            log_line(
+                f"recall sum of val: {without:.1f}; with {type(untrained).__name__}: {together:.1f}"
+            )
             if together <= without:
                 continue
         metrics |= fitted
         models.append(model)
     chosen_by = {"recall_sum", results[0].monitor} & results[0].best.keys()
-    metrics |= {f"validation_{name}": fmean(result.best[name] for result in results) for name in chosen_by}
+    metrics |= {
+        f"validation_{name}": fmean(result.best[name] for result in results) for name in chosen_by
+    }
     joined = concatenate_models(models)
     if len(models) > 1 and is_main:
         # The validations of the members stay, as their mean.
-        metrics = {name.replace("validation_", "validation_mean_"): value for name, value in metrics.items()}
+        metrics = {
+            name.replace("validation_", "validation_mean_"): value
+            for name, value in metrics.items()
+        }
         metrics["validation_recall_sum"] = validate(joined)
     history = [row for result in results for row in result.history]
     return TrainedMembers(joined, history, {"best_epoch": results[0].best["epoch"]} | metrics)
@@ -122,7 +137,10 @@ def choose_blend(model: nn.Module, inputs: TrainingInputs, seed: int = 0) -> dic
     for blend in BLENDS:
         set_blend(model, blend)
         ranks = model_ranks(model, pairs, inputs.precision)
-        sums[blend], found[blend] = recall_metrics(ranks)["recall_sum"], [part.expected().cpu() for part in ranks]
+        sums[blend], found[blend] = (
+            recall_metrics(ranks)["recall_sum"],
+            [part.expected().cpu() for part in ranks],
+        )
     best = max(sums, key=lambda blend: sums[blend])
     low, high = recall_sum_gain(found[best], found[0.0], pairs.image_of_caption, KS, seed=seed)
     chosen = best if low > 0 else 0.0
@@ -137,7 +155,9 @@ def set_blend(model: nn.Module, blend: float) -> None:
             module.blend.fill_(blend)
 
 
-def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: int) -> HubnessBank | None:
+def training_bank(
+    model: Any, inputs: TrainingInputs, correction: object, seed: int
+) -> HubnessBank | None:
     """Return at most 4,096 random captions and images of "train", if there are captions and single image vectors."""
     if correction is None or not is_dual_encoder(model):
         return None
@@ -149,6 +169,10 @@ def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: 
     images = torch.randperm(len(pairs.image_ids), generator=generator)[:BANK_SIZE].sort().values
     rows = torch.from_numpy(inputs.features.rows([pairs.image_ids[row] for row in images.tolist()]))
     with embedding_cast(model, inputs.precision):
-        image_vectors = embed_images(encoder, (inputs.features.gather(some) for some in rows.split(BATCH)))
-        caption_vectors = embed_texts(encoder, (pairs.caption_text(some) for some in captions.split(BATCH)))
+        image_vectors = embed_images(
+            encoder, (inputs.features.gather(some) for some in rows.split(BATCH))
+        )
+        caption_vectors = embed_texts(
+            encoder, (pairs.caption_text(some) for some in captions.split(BATCH))
+        )
     return HubnessBank.build(caption_vectors.numpy(), image_vectors.numpy(), correction)

@@ -15,16 +15,22 @@ FreezeSchedule = Mapping[str, int | None]
 """``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0; None: always."""
 
 
-def check_module_names(model: nn.Module, names: Iterable[str], argument: str = "frozen_until") -> None:
+def check_module_names(
+    model: nn.Module, names: Iterable[str], argument: str = "frozen_until"
+) -> None:
     """Raise ``ValueError`` if ``argument`` names a module or parameter that the model lacks."""
-    known = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
+    known = {name for name, _ in model.named_modules() if name} | {
+        name for name, _ in model.named_parameters()
+    }
     for name in names:
         if name not in known:
             # List only the siblings: all names of a backbone would fill the screen.
             parent = name.rpartition(".")[0]
             siblings = {other for other in known if other.rpartition(".")[0] == parent}
             siblings = siblings or {child for child, _ in model.named_children()}
-            raise ValueError(f"{argument}: the model has no {name!r}; {registry.suggest(name, siblings)}")
+            raise ValueError(
+                f"{argument}: the model has no {name!r}; {registry.suggest(name, siblings)}"
+            )
 
 
 def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:
@@ -55,10 +61,14 @@ def _trains(first_epoch: int | None, epoch: int) -> bool:
 
 
 def build_optimizer(
-    optimizer: Any, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]], learning_rate: float
+    optimizer: Any,
+    parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+    learning_rate: float,
 ) -> Optimizer:
     """Build an optimizer of ``torch.optim`` for parameters, or for groups of them."""
-    built: Optimizer = registry.build("torch.optim", optimizer, params=list(parameters), lr=learning_rate)
+    built: Optimizer = registry.build(
+        "torch.optim", optimizer, params=list(parameters), lr=learning_rate
+    )
     return built
 
 
@@ -99,7 +109,9 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
 
     def update(averages: Sequence[Tensor], weights: Sequence[Tensor], steps: Tensor | int) -> None:
         step = int(steps)
-        torch._foreach_lerp_(list(averages), list(weights), 1 - min(decay, (1 + step) / (10 + step)))
+        torch._foreach_lerp_(
+            list(averages), list(weights), 1 - min(decay, (1 + step) / (10 + step))
+        )
 
     check_range("[0, 1)", ema_decay=decay)
     return AveragedModel(model, multi_avg_fn=update)

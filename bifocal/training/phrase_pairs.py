@@ -39,7 +39,11 @@ class PhraseBoxPairs:
     """
 
     def __init__(
-        self, dataset: Dataset, features: FeatureStore, vectorizer: FittedVectorizer, min_iou: float = 0.5
+        self,
+        dataset: Dataset,
+        features: FeatureStore,
+        vectorizer: FittedVectorizer,
+        min_iou: float = 0.5,
     ) -> None:
         if not len(dataset.phrases):
             raise ValueError("the split has no phrases with boxes: choose a corpus with phrases")
@@ -52,7 +56,10 @@ class PhraseBoxPairs:
         self.regions = features.regions + features.truth_regions
         self._store_rows = features.rows(self.image_ids)
         self._width = self.regions * len(self.image_ids)
-        proposals, truth = features.boxes(self._store_rows).numpy(), features.truth_boxes(self._store_rows).numpy()
+        proposals, truth = (
+            features.boxes(self._store_rows).numpy(),
+            features.truth_boxes(self._store_rows).numpy(),
+        )
         sizes = image_sizes(dataset)
         positives, overlapping, phrase_images = [], [], []
         for image, (image_id, rows) in enumerate(zip(self.image_ids, groups.values(), strict=True)):
@@ -61,15 +68,23 @@ class PhraseBoxPairs:
                     f"the features of image {image_id!r} have no boxes: extract features of boxes, such as Proposals"
                 )
             boxes = [relative_boxes(given, *sizes[image_id]) for given in rows["boxes"]]
-            phrase = np.repeat([row_of_phrase[name] for name in rows["phrase"]], [len(given) for given in boxes])
+            phrase = np.repeat(
+                [row_of_phrase[name] for name in rows["phrase"]], [len(given) for given in boxes]
+            )
             true = np.concatenate(boxes)
             own = np.concatenate([proposals[image], truth[image]])
             region, column = (np.nan_to_num(box_iou(own, true)) >= min_iou).nonzero()
             overlapping.append(phrase[column] * self._width + image * self.regions + region)
             distance = np.nan_to_num(np.abs(truth[image][:, None] - true).max(axis=2), nan=np.inf)
-            slot, column = ((distance <= TOLERANCE) & (distance == distance.min(axis=0, initial=np.inf))).nonzero()
-            positives.append(phrase[column] * self._width + image * self.regions + features.regions + slot)
-            phrase_images.append(np.stack([np.unique(phrase), np.full(len(np.unique(phrase)), image)], axis=1))
+            slot, column = (
+                (distance <= TOLERANCE) & (distance == distance.min(axis=0, initial=np.inf))
+            ).nonzero()
+            positives.append(
+                phrase[column] * self._width + image * self.regions + features.regions + slot
+            )
+            phrase_images.append(
+                np.stack([np.unique(phrase), np.full(len(np.unique(phrase)), image)], axis=1)
+            )
         self.phrase_images = torch.from_numpy(np.concatenate(phrase_images))
         self._overlapping = torch.from_numpy(np.unique(np.concatenate(overlapping)))
         codes = torch.from_numpy(np.unique(np.concatenate(positives)))
@@ -83,19 +98,27 @@ class PhraseBoxPairs:
                 "or of ImageArrays, and extract the features again"
             )
         keys = torch.rand(len(self.positives), generator=Generator().manual_seed(0))
-        return self.positives[draw_per_group(self.positives[:, 0], keys, boxes_per_phrase).sort().values]
+        return self.positives[
+            draw_per_group(self.positives[:, 0], keys, boxes_per_phrase).sort().values
+        ]
 
     def batch(self, rows: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
         """Return boxes as images and phrases as captions, of ``rows`` (n, 2); phrase -1 adds only a negative box."""
         if world_size > 1:
             raise ValueError("PhraseBoxes trains in one process: start it without torchrun")
         boxes, phrases = rows[:, 1].unique(), rows[:, 0][rows[:, 0] >= 0].unique()
-        ids = [f"{self.image_ids[box // self.regions]}, region {box % self.regions}" for box in boxes.tolist()]
+        ids = [
+            f"{self.image_ids[box // self.regions]}, region {box % self.regions}"
+            for box in boxes.tolist()
+        ]
         return Batch(ids, self.boxes(boxes), self.texts(phrases), self.matches(boxes, phrases))
 
     def matches(self, boxes: Tensor, phrases: Tensor) -> Tensor:
         """Return whether boxes (B,), ascending, overlap a ground-truth box of phrases (M,): (B, M) bool."""
-        first, last = (torch.searchsorted(self._overlapping, row * self._width) for row in (phrases, phrases + 1))
+        first, last = (
+            torch.searchsorted(self._overlapping, row * self._width)
+            for row in (phrases, phrases + 1)
+        )
         counts = last - first
         column = torch.arange(len(phrases)).repeat_interleave(counts)
         entry = torch.arange(len(column)) + (first - counts.cumsum(0) + counts)[column]
@@ -110,11 +133,17 @@ class PhraseBoxPairs:
         """Return whether each of these boxes overlaps a ground-truth box of the phrase beside it; shapes broadcast."""
         codes = phrases * self._width + boxes
         place = torch.searchsorted(self._overlapping, codes).clamp(max=len(self._overlapping) - 1)
-        return (self._overlapping[place] == codes) if len(self._overlapping) else torch.zeros_like(codes).bool()
+        return (
+            (self._overlapping[place] == codes)
+            if len(self._overlapping)
+            else torch.zeros_like(codes).bool()
+        )
 
     def boxes(self, rows: Tensor) -> RegionBatch:
         """Return the features of the boxes with these numbers (n,), each as an image with one region."""
-        return self.features.gather_regions(self._store_rows[(rows // self.regions).numpy()], rows % self.regions)
+        return self.features.gather_regions(
+            self._store_rows[(rows // self.regions).numpy()], rows % self.regions
+        )
 
     def proposals(self, image: int) -> Tensor:
         """Return the proposal numbers for the image in this row of ``image_ids``."""
@@ -125,7 +154,9 @@ class PhraseBoxPairs:
         """Return the text of the phrases of these rows (n,)."""
         encoded, chosen = self._encoded, rows.tolist()
         indices = None if encoded.indices is None else [encoded.indices[row] for row in chosen]
-        return collate(self.vectorizer.vectorizer.format, [encoded.values[row] for row in chosen], indices)
+        return collate(
+            self.vectorizer.vectorizer.format, [encoded.values[row] for row in chosen], indices
+        )
 
     @cached_property
     def _encoded(self) -> EncodedCaptions:
@@ -155,7 +186,11 @@ class ImageScores(NamedTuple):
 
 @torch.inference_mode()
 def hard_negative_boxes(
-    model: DualEncoder, pairs: PhraseBoxPairs, positives: Tensor, generator: Generator, max_negatives: int = 50
+    model: DualEncoder,
+    pairs: PhraseBoxPairs,
+    positives: Tensor,
+    generator: Generator,
+    max_negatives: int = 50,
 ) -> Tensor:
     """Return proposals that the model scores above one of the ground-truth boxes of a phrase.
 
@@ -186,13 +221,20 @@ def embed_phrases(model: DualEncoder, pairs: PhraseBoxPairs) -> Tensor:
     """Return the embeddings (P, d) of all phrases, float32, on the model's device."""
     model.eval()
     with torch.inference_mode():
-        blocks = (to_device(pairs.texts(rows), model.device) for rows in torch.arange(len(pairs.phrases)).split(BATCH))
+        blocks = (
+            to_device(pairs.texts(rows), model.device)
+            for rows in torch.arange(len(pairs.phrases)).split(BATCH)
+        )
         return torch.cat([model.embed_captions(block).float() for block in blocks])
 
 
-def image_scores(model: DualEncoder, pairs: PhraseBoxPairs, vectors: Tensor) -> Iterator[ImageScores]:
+def image_scores(
+    model: DualEncoder, pairs: PhraseBoxPairs, vectors: Tensor
+) -> Iterator[ImageScores]:
     """Yield the scores of each image with phrases, embedded as ``vectors``; few images are in memory at a time."""
-    phrases_of_image = pairs.phrase_images[:, 0].split(pairs.phrase_images[:, 1].bincount().tolist())
+    phrases_of_image = pairs.phrase_images[:, 0].split(
+        pairs.phrase_images[:, 1].bincount().tolist()
+    )
     for block in torch.arange(len(pairs.image_ids)).split(IMAGES):
         boxes = [pairs.proposals(image) for image in block.tolist()]
         regions = to_device(pairs.boxes(torch.cat(boxes)), model.device)
@@ -200,10 +242,14 @@ def image_scores(model: DualEncoder, pairs: PhraseBoxPairs, vectors: Tensor) -> 
             embeddings = model.embed_images(regions).float().split([len(rows) for rows in boxes])
         for image, rows, embedding in zip(block.tolist(), boxes, embeddings, strict=True):
             phrases = phrases_of_image[image]
-            yield ImageScores(phrases, rows, (vectors[phrases.to(vectors.device)] @ embedding.T).cpu())
+            yield ImageScores(
+                phrases, rows, (vectors[phrases.to(vectors.device)] @ embedding.T).cpu()
+            )
 
 
-def _draw(found: list[Tensor], keys: list[Tensor], maximum: int) -> tuple[list[Tensor], list[Tensor]]:
+def _draw(
+    found: list[Tensor], keys: list[Tensor], maximum: int
+) -> tuple[list[Tensor], list[Tensor]]:
     rows, key = torch.cat(found), torch.cat(keys)
     kept = draw_per_group(rows[:, 0], key, maximum)
     return [rows[kept]], [key[kept]]

@@ -35,5 +35,7 @@ def multiplies_bfloat16(device: str) -> bool:
     onednn = torch.backends.mkldnn.is_available()  # not in every build of torch
     supported = device != "cpu" or (onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))
     if not supported:
-        logging.getLogger(__name__).warning("this CPU has no instructions for bfloat16: training in float32")
+        logging.getLogger(__name__).warning(
+            "this CPU has no instructions for bfloat16: training in float32"
+        )
     return supported

@@ -78,8 +78,12 @@ def _write_dataset(folder: Path, corpus: Any, seed: int) -> None:
     )
 
 
-def _write_features(folder: Path, dataset: Dataset, extractor: Any, weights: Any, seed: int) -> None:
-    source, metadata, _ = open_source(extractor, weights, dataset, folder, batch_size=IMAGES_PER_FORWARD, seed=seed)
+def _write_features(
+    folder: Path, dataset: Dataset, extractor: Any, weights: Any, seed: int
+) -> None:
+    source, metadata, _ = open_source(
+        extractor, weights, dataset, folder, batch_size=IMAGES_PER_FORWARD, seed=seed
+    )
     image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
     writer = FeatureWriter(folder, regions=source.regions, dim=source.dim, metadata=metadata)
     write_features(source.read(image_ids), writer, total=len(image_ids))

@@ -48,7 +48,9 @@ class MultiStep(_Checked):
     def __post_init__(self) -> None:
         check_range("(0, 1]", gamma=self.gamma)
         if any(milestone < 0 for milestone in self.milestones):
-            raise ValueError(f"milestones are {list(self.milestones)}: expected epochs of 0 or more")
+            raise ValueError(
+                f"milestones are {list(self.milestones)}: expected epochs of 0 or more"
+            )
 
     def __call__(self, epoch: float, epochs: int) -> float:
         return float(self.gamma ** sum(epoch >= milestone for milestone in self.milestones))

@@ -8,7 +8,14 @@ from torch.nn.functional import relu
 
 from bifocal.features import RegionBatch
 from bifocal.metrics.ranking.semantic_relevance import sum_by_image
-from bifocal.models.batch import BATCH, Batch, DualEncoder, ImageCaptionPairs, embed_images, embed_texts
+from bifocal.models.batch import (
+    BATCH,
+    Batch,
+    DualEncoder,
+    ImageCaptionPairs,
+    embed_images,
+    embed_texts,
+)
 from bifocal.text import TextBatch
 
 BLOCK = 256
@@ -28,7 +35,9 @@ class SemanticPairs:
                 f"semantic pairs need one vector per caption, not {pairs.text.format.name}: vectorize with TFIDF"
             )
         self.pairs = pairs
-        self.vectors = sum_by_image(pairs.caption_matrix(), pairs.image_of_caption.numpy(), len(pairs.image_ids))
+        self.vectors = sum_by_image(
+            pairs.caption_matrix(), pairs.image_of_caption.numpy(), len(pairs.image_ids)
+        )
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -40,7 +49,9 @@ class SemanticPairs:
         ``matches`` (3 B, 3 B) has 1 for a query and its relevant image, -1 for its irrelevant image, and 0 elsewhere.
         """
         if world_size > 1:
-            raise ValueError("MinedTriplets and OrderedTriplets train in one process: start it without torchrun")
+            raise ValueError(
+                "MinedTriplets and OrderedTriplets train in one process: start it without torchrun"
+            )
         count = len(triplets) // 3
         matches = torch.zeros(3 * count, 3 * count, dtype=torch.int8)
         query = torch.arange(count)
@@ -85,7 +96,10 @@ def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:
 
 
 def mine_triplets(
-    similarities: Sequence[tuple[float, Tensor]], relevance: Tensor, margin: float, triplets_per_pair: int = 100
+    similarities: Sequence[tuple[float, Tensor]],
+    relevance: Tensor,
+    margin: float,
+    triplets_per_pair: int = 100,
 ) -> Tensor:
     """Return the triplets with the largest loss per query and relevant image, in a pool of P images.
 
@@ -104,6 +118,10 @@ def mine_triplets(
             cost = cost + weight * relu(margin - scores[relevant].unsqueeze(1) + scores[irrelevant])
         largest = cost.topk(min(triplets_per_pair, len(irrelevant)), dim=1)
         pair, column = (largest.values > 0).nonzero(as_tuple=True)
-        rows = (torch.full_like(pair, query), relevant[pair], irrelevant[largest.indices[pair, column]])
+        rows = (
+            torch.full_like(pair, query),
+            relevant[pair],
+            irrelevant[largest.indices[pair, column]],
+        )
         mined.append(torch.stack(rows, dim=1))
     return torch.cat(mined)

@@ -12,7 +12,14 @@ from torch import nn
 
 from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
-from bifocal.metrics import Ranks, area_under, choose_queries, retrieval_ranks, semantic_curves, summarize
+from bifocal.metrics import (
+    Ranks,
+    area_under,
+    choose_queries,
+    retrieval_ranks,
+    semantic_curves,
+    summarize,
+)
 from bifocal.metrics.ranking.semantic_relevance import relevance
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed, is_dual_encoder
 from bifocal.models.phrase_locator import PhraseLocator, point_at_phrases
@@ -71,7 +78,9 @@ class Recall(Validation):
         return lambda model: recall_metrics(model_ranks(model, pairs, inputs.precision))
 
 
-def model_ranks(model: nn.Module, pairs: ImageCaptionPairs, precision: Precision = "float32") -> tuple[Ranks, Ranks]:
+def model_ranks(
+    model: nn.Module, pairs: ImageCaptionPairs, precision: Precision = "float32"
+) -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption)."""
     model.eval()
     if isinstance(model, SelfRanking):
@@ -89,7 +98,9 @@ def model_ranks(model: nn.Module, pairs: ImageCaptionPairs, precision: Precision
 def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
     """Return R@1, R@5, R@10 of both directions, in percent, and their sum, for the ranks of ``model_ranks``."""
     report = summarize(ranks, KS)
-    metrics = {f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in KS}
+    metrics = {
+        f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in KS
+    }
     return metrics | {"recall_sum": sum(metrics.values())}
 
 
@@ -140,16 +151,30 @@ class Pointing(Validation):
                 "the split val has no phrases with boxes to point at: choose another validator, or add phrases"
             )
         features = inputs.features
-        if not features.pixels and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all():
-            raise ValueError("the features have no boxes to point at: choose another validator, or extract a grid")
-        vectorizer, localizer = CachedVectorizer(inputs.vectorizer.vectorizer), self.localizer or AutoLocalizer()
-        rows = sorted(np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases].tolist())
+        if (
+            not features.pixels
+            and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all()
+        ):
+            raise ValueError(
+                "the features have no boxes to point at: choose another validator, or extract a grid"
+            )
+        vectorizer, localizer = (
+            CachedVectorizer(inputs.vectorizer.vectorizer),
+            self.localizer or AutoLocalizer(),
+        )
+        rows = sorted(
+            np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases].tolist()
+        )
 
         def validate(model: nn.Module) -> dict[str, float]:
             own = localizer.for_model(model.eval())
             if own is None:
-                raise TypeError(f"{type(model.image_encoder).__name__} has no localizer: choose another validator")
-            hits = point_at_phrases(PhraseLocator(model, own, features, vectorizer), dataset, rows).hits
+                raise TypeError(
+                    f"{type(model.image_encoder).__name__} has no localizer: choose another validator"
+                )
+            hits = point_at_phrases(
+                PhraseLocator(model, own, features, vectorizer), dataset, rows
+            ).hits
             return {self.monitor: 100 * float(hits.mean())}
 
         return validate
@@ -178,7 +203,10 @@ class Semantic(Validation):
     def of_pairs(self, pairs: SemanticPairs) -> Validate:
         """Return the function that validates a model on ``pairs``."""
         rows = choose_queries(len(pairs), seed=0, count=self.images or len(pairs))
-        queries, rs = choose_queries(len(rows), seed=0), [r for r in RS if r < len(rows)] or [len(rows) - 1]
+        queries, rs = (
+            choose_queries(len(rows), seed=0),
+            [r for r in RS if r < len(rows)] or [len(rows) - 1],
+        )
         relevant = relevance(pairs.vectors[rows.numpy()], queries)
 
         def validate(model: nn.Module) -> dict[str, float]:

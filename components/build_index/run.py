@@ -14,7 +14,13 @@ from bifocal.onnx.files import model_hash
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 from bifocal.search.collection.collection import Collection
-from bifocal.search.index.build import HeldOutCaptions, IndexSettings, build_index, index_of_collection, measure
+from bifocal.search.index.build import (
+    HeldOutCaptions,
+    IndexSettings,
+    build_index,
+    index_of_collection,
+    measure,
+)
 from bifocal.search.index.index import SearchIndex
 from components.build_index.spec import BuildIndexParams
 
@@ -23,20 +29,36 @@ BATCH = 64
 
 
 def run(
-    params: BuildIndexParams, *, dataset: Path, embedding: Path, onnx: Path, collection: Path, index: Path
+    params: BuildIndexParams,
+    *,
+    dataset: Path,
+    embedding: Path,
+    onnx: Path,
+    collection: Path,
+    index: Path,
 ) -> dict[str, float]:
     """Write the index, and return its size, recall, latency and calibration, which needs enough images of "val"."""
     exact = index_of_collection(Collection.open(collection), HubnessBank.read(embedding))
     exact.description.check_model(model_hash(onnx))
     captions = HeldOutCaptions.sample(
-        read_dataset(dataset).split("val").captions, params.queries, params.max_query_words, params.seed
+        read_dataset(dataset).split("val").captions,
+        params.queries,
+        params.max_query_words,
+        params.seed,
     )
     embedder = Embedder(onnx)
-    batches = [captions.texts[start : start + BATCH] for start in range(0, len(captions.texts), BATCH)]
+    batches = [
+        captions.texts[start : start + BATCH] for start in range(0, len(captions.texts), BATCH)
+    ]
     queries = np.concatenate(
-        [np.zeros((0, exact.description.dimension)), *(embedder.embed_sentences(batch) for batch in batches)]
+        [
+            np.zeros((0, exact.description.dimension)),
+            *(embedder.embed_sentences(batch) for batch in batches),
+        ]
     )
-    settings = IndexSettings(params.factory, params.memory_mb, params.latency_ms, params.recall, seed=params.seed)
+    settings = IndexSettings(
+        params.factory, params.memory_mb, params.latency_ms, params.recall, seed=params.seed
+    )
     built = build_index(exact, settings, queries)
     known = captions.of(built)
     texts, own = (list(compress(values, known)) for values in (captions.texts, captions.item_ids))
@@ -49,7 +71,10 @@ def run(
     built.write(index)
     measured = measure(SearchIndex.open(index), queries, index)
     replace(built.description, measured=measured).write(index)
-    metrics = {"items": float(len(built)), **{name: float(value) for name, value in asdict(measured).items()}}
+    metrics = {
+        "items": float(len(built)),
+        **{name: float(value) for name, value in asdict(measured).items()},
+    }
     if built.calibration is not None:
         calibration = built.calibration
         metrics |= {

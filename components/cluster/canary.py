@@ -18,7 +18,14 @@ from bifocal.serving.canary.services import read_reports
 from bifocal.serving.service.settings import read_keys
 from components.cluster.steps import VERDICT, CanaryParams
 from runtime.artifacts import write_json
-from runtime.mlflow import RegisteredVersion, alias_lock, get_version, get_version_number, log_online_decision, withdraw
+from runtime.mlflow import (
+    RegisteredVersion,
+    alias_lock,
+    get_version,
+    get_version_number,
+    log_online_decision,
+    withdraw,
+)
 from runtime.mlflow.releases import read_digest
 from runtime.notices import report as notice
 from runtime.s3.storage import Storage
@@ -65,7 +72,10 @@ def run(params: CanaryParams, *, registration: Path, canary: Path) -> dict[str, 
         log_line(f"{verdict}: {reason}")
     if verdict == "wait":
         name = f"version {registered['version']} of {registered['model']}"
-        notice(f"bifocal canary, {name}: no decision after {params.hours:g} hours: {'; '.join(reasons)}", "yellow")
+        notice(
+            f"bifocal canary, {name}: no decision after {params.hours:g} hours: {'; '.join(reasons)}",
+            "yellow",
+        )
     return {VERDICT: verdict}
 
 
@@ -74,7 +84,9 @@ def api_key() -> str | None:
     return next(iter(sorted(read_keys(os.environ)[0])), None)
 
 
-def wait_for_decision(look: Look, rule: Rule, hours: float) -> tuple[Report | None, Decision | None, str | None]:
+def wait_for_decision(
+    look: Look, rule: Rule, hours: float
+) -> tuple[Report | None, Decision | None, str | None]:
     """Look every ten minutes until the rule decides, or the time is over; the intervals of the rule hold at each look.
 
     Returns:
@@ -89,7 +101,9 @@ def wait_for_decision(look: Look, rule: Rule, hours: float) -> tuple[Report | No
         sleep(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
 
 
-def log_decision(model: Registered, report: Report, decision: Decision) -> tuple[RegisteredVersion, dict[str, Any]]:
+def log_decision(
+    model: Registered, report: Report, decision: Decision
+) -> tuple[RegisteredVersion, dict[str, Any]]:
     """Log a decision with the candidate, which is withdrawn if the rule says so; return the candidate and the record.
 
     Raises:
@@ -102,7 +116,10 @@ def log_decision(model: Registered, report: Report, decision: Decision) -> tuple
         with alias_lock(model.model, model.lock_timeout):
             version = _candidate(model, report)
             withdraw(version, reasons)
-        notice(f"bifocal canary, version {version.number} of {version.model} is withdrawn: {reasons}", "red")
+        notice(
+            f"bifocal canary, version {version.number} of {version.model} is withdrawn: {reasons}",
+            "red",
+        )
     else:
         version = _candidate(model, report)
     log_online_decision(version, report.champion.version, record)
@@ -114,8 +131,14 @@ def _candidate(model: Registered, report: Report) -> RegisteredVersion:
         raise ValueError("the service does not compare registered versions")
     champion = get_version(model.model, model.champion)
     candidate = get_version_number(model.model, report.candidate.version)
-    for arm, version, release in (("champion", champion, report.champion), ("candidate", candidate, report.candidate)):
-        if version is None or (version.number, read_digest(version)) != (release.version, release.digest):
+    for arm, version, release in (
+        ("champion", champion, report.champion),
+        ("candidate", candidate, report.candidate),
+    ):
+        if version is None or (version.number, read_digest(version)) != (
+            release.version,
+            release.digest,
+        ):
             raise ValueError(
                 f"the report has {release.name} as the {arm}, but the registry now has another version: wait until "
                 "the service compares the present releases"

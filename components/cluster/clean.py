@@ -23,7 +23,9 @@ def run(params: CleanParams) -> dict[str, float]:
             due = files.is_due(now, days)
             since = "now" if files.since is None else f"{files.since:%Y-%m-%d}"
             found[act if due else "listed"] += size
-            log_line(f"{act if due else 'later'}: {files}, {_megabytes(size)}, unneeded since {since}")
+            log_line(
+                f"{act if due else 'later'}: {files}, {_megabytes(size)}, unneeded since {since}"
+            )
     units = [unit for address in params.artifacts for unit in artifact_units(address)]
     old = unneeded(units, needed, now, policy.artifacts.days, policy.artifacts.newest)
     checkpoints = [unit for address in params.checkpoints for unit in checkpoint_units(address)]
@@ -32,9 +34,14 @@ def run(params: CleanParams) -> dict[str, float]:
         if params.delete:
             delete_unit(unit)
         found[act] += unit.size
-        log_line(f"{act}: {unit.address}, {_megabytes(unit.size)}, last changed {unit.changed:%Y-%m-%d}")
+        log_line(
+            f"{act}: {unit.address}, {_megabytes(unit.size)}, last changed {unit.changed:%Y-%m-%d}"
+        )
     verb = "deleted" if params.delete else "to delete"
-    log_line(f"{_megabytes(found[act])} {verb}" + ("" if params.delete else ": nothing was deleted; see --delete"))
+    log_line(
+        f"{_megabytes(found[act])} {verb}"
+        + ("" if params.delete else ": nothing was deleted; see --delete")
+    )
     return {name: float(size) for name, size in found.items()}
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from components.cluster.steps import FetchParams
 
 
-def run(params: "FetchParams", *, repository: str, versions: str, user_files: Path) -> dict[str, float]:
+def run(
+    params: "FetchParams", *, repository: str, versions: str, user_files: Path
+) -> dict[str, float]:
     """Copy each path to ``user_files``; ``versions`` is JSON of the step ``fingerprint``: the commit of each path."""
     commits = json.loads(versions)
     for path in params.paths:
@@ -22,8 +24,21 @@ def run(params: "FetchParams", *, repository: str, versions: str, user_files: Pa
         target = user_files / path
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "dvc", "get", "--rev", revision, "--out", str(target), repository, path]
-        process = subprocess.run(command, env=git_environment(), capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "dvc",
+            "get",
+            "--rev",
+            revision,
+            "--out",
+            str(target),
+            repository,
+            path,
+        ]
+        process = subprocess.run(
+            command, env=git_environment(), capture_output=True, text=True, check=False
+        )
         if process.returncode:
             # DVC prints hints about its support besides the error.
             errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR: ")]

@@ -37,6 +37,11 @@ def run(
         for target, part in parts.items():
             if part.is_dir():
                 # The manifest of the stage that wrote the part does not describe the output of this one.
-                shutil.copytree(part, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
-    write_json(registration / "registration.json", {"model": params.model, "version": found.number, "release": release})
+                shutil.copytree(
+                    part, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST)
+                )
+    write_json(
+        registration / "registration.json",
+        {"model": params.model, "version": found.number, "release": release},
+    )
     return {"version": found.number}

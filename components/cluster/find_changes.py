@@ -20,7 +20,9 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     """Compare the images outside the test split with the last training's by content, or, without any, as a whole."""
     last = get_version(params.model, params.alias)
     if last is None:
-        return _decide(True, 1.0, f"no version of {params.model} is registered: train the first one")
+        return _decide(
+            True, 1.0, f"no version of {params.model} is registered: train the first one"
+        )
     tags = version_tags(last)
     now, then = training_hashes(read_dataset(dataset)), _training_images(last)
     same = tags.get("hash.dataset") == artifact_hash(dataset)
@@ -41,7 +43,9 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
 
 def _training_images(version: RegisteredVersion) -> frozenset[str]:
     with TemporaryDirectory() as folder, suppress(FileNotFoundError):  # a user deleted the run
-        return frozenset(pd.read_parquet(version.download_evaluation(TRAINING_IMAGES, Path(folder)))["content"])
+        return frozenset(
+            pd.read_parquet(version.download_evaluation(TRAINING_IMAGES, Path(folder)))["content"]
+        )
     return frozenset()
 
 

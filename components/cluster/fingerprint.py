@@ -25,18 +25,30 @@ def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[st
     sources = {path for paths in params.sources.values() for path in paths}
     remote = sorted(filter(is_remote, sources))
     local = sources.difference(remote)
-    versions = last_commits(repository, revision, local) if repository else {path: _state(Path(path)) for path in local}
+    versions = (
+        last_commits(repository, revision, local)
+        if repository
+        else {path: _state(Path(path)) for path in local}
+    )
     versions |= {address: Storage().digest(address) for address in remote}
     texts = {
         stage: json.dumps({path: versions[path] for path in sorted(paths)}) if paths else ""
         for stage, paths in params.sources.items()
     }
-    return {"sources": len(sources), **dict.fromkeys(FINGERPRINT.parameter_outputs, ""), **texts, MLFLOW_PAGE: page}
+    return {
+        "sources": len(sources),
+        **dict.fromkeys(FINGERPRINT.parameter_outputs, ""),
+        **texts,
+        MLFLOW_PAGE: page,
+    }
 
 
 def _state(path: Path) -> str:
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder, but the parameters name it")
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    states = [(str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    states = [
+        (str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns)
+        for file in files
+    ]
     return sha256(repr(states).encode()).hexdigest()

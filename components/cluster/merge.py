@@ -15,4 +15,9 @@ def run(params: Params, *, features: Path, **shards: Path) -> dict[str, float]:
         for name in manifest["files"]:
             link(path / name, features / name)
     store = FeatureStore(features)
-    return {"images": len(store), "regions": store.regions, "dim": store.dim, "shards": len(manifests)}
+    return {
+        "images": len(store),
+        "regions": store.regions,
+        "dim": store.dim,
+        "shards": len(manifests),
+    }

@@ -11,4 +11,9 @@ def run(params: Params, *, collection: Path, **shards: Path) -> dict[str, float]
     """Merge all shards into one collection; link their files, or copy them from another file system."""
     manifests = read_shards(shards.values(), "embed")
     merged = merge_collections(list(manifests), collection, link)
-    return {"items": merged.items, "deleted": merged.deleted, "rejected": merged.rejected, "shards": len(manifests)}
+    return {
+        "items": merged.items,
+        "deleted": merged.deleted,
+        "rejected": merged.rejected,
+        "shards": len(manifests),
+    }

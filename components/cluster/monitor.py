@@ -15,10 +15,14 @@ from runtime.mlflow.runs import log_monitoring
 from runtime.notices import send_notice
 from runtime.s3.storage import Storage
 
-REFERENCE_PAGE = "<!doctype html><title>Monitoring</title><p>This run wrote the reference of {day}.\n"
+REFERENCE_PAGE = (
+    "<!doctype html><title>Monitoring</title><p>This run wrote the reference of {day}.\n"
+)
 
 
-def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, monitoring: Path) -> dict[str, float]:
+def run(
+    params: MonitorParams, *, onnx: Path, collection: Path, index: Path, monitoring: Path
+) -> dict[str, float]:
     """Compare the days up to yesterday with the reference, or write the first one; send crossed thresholds."""
     day = datetime.now(UTC).date() - timedelta(days=1)
     with TemporaryDirectory() as work:
@@ -26,14 +30,20 @@ def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, mon
         if Storage().exists(f"{params.folder}/{LEDGER}"):
             Storage().download(params.folder, folder)
         folder.mkdir(exist_ok=True)
-        logs = [file for number, log in enumerate(params.queries) for file in _files(log, Path(work) / str(number))]
+        logs = [
+            file
+            for number, log in enumerate(params.queries)
+            for file in _files(log, Path(work) / str(number))
+        ]
         thresholds = Thresholds.of(params.policy.model_dump())
         monitor = Monitor(Artifacts(onnx, collection, index), folder, thresholds, logs)
         if not monitor.has_reference():
             monitor.write_reference(day, params.days)
             Storage().upload(folder, params.folder)
             write_text(monitoring / PAGE, REFERENCE_PAGE.format(day=day))
-            log_line(f"{params.folder} has no reference: the days until {day} are now the reference")
+            log_line(
+                f"{params.folder} has no reference: the days until {day} are now the reference"
+            )
             return {"references": 1.0}
         week = monitor.compare(day, params.days)
         for name in (PAGE, RESULTS):
@@ -43,8 +53,13 @@ def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, mon
             send_notice(week.notice())
         log_monitoring(week, monitor.reference(), monitor.page(day))
         for finding in week.crossed:
-            log_line(f"{finding.name}: {finding.reference:.3g} -> {finding.value:.3g}, p = {finding.p_value:.2g}")
-        return {"crossed": float(len(week.crossed)), **{finding.name: finding.value for finding in week.findings}}
+            log_line(
+                f"{finding.name}: {finding.reference:.3g} -> {finding.value:.3g}, p = {finding.p_value:.2g}"
+            )
+        return {
+            "crossed": float(len(week.crossed)),
+            **{finding.name: finding.value for finding in week.findings},
+        }
 
 
 def _files(address: str, folder: Path) -> Iterator[Path]:

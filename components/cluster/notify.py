@@ -35,21 +35,28 @@ def _problem(run_id: str, status: Mapping[str, Any]) -> str:
         # The API server has the state of Argo some seconds later.
         while not (found := run_state(run_id, status.get("pipelineTaskName", ""))).ended:
             if time.monotonic() > deadline:
-                return f"ended as {status['state']}; its tasks did not end within {WAIT_SECONDS:g} s"
+                return (
+                    f"ended as {status['state']}; its tasks did not end within {WAIT_SECONDS:g} s"
+                )
             time.sleep(POLL_SECONDS)
     except OSError as error:
         return f"ended as {status['state']}; the reason is unknown: {error}"
     if found.phase == "Succeeded":
         return ""
     advice = " (raise the memory of the step in resources.yaml)"
-    reasons = [f"{task}: {text}{advice if 'OOMKilled' in text else ''}" for task, text in found.failures.items()]
+    reasons = [
+        f"{task}: {text}{advice if 'OOMKilled' in text else ''}"
+        for task, text in found.failures.items()
+    ]
     return f"failed: {'; '.join(reasons) or 'no task failed'}"
 
 
 def _send(run_id: str, status: Mapping[str, Any], problem: str) -> int:
     """Print the notice, and send it if there is a web hook; return the number of sent notices."""
     page = kfp_run_page(run_id) or (f"run {run_id}" if run_id else "")
-    return send_notice(", ".join(filter(None, [f"{status['pipelineJobResourceName']} {problem}", page])))
+    return send_notice(
+        ", ".join(filter(None, [f"{status['pipelineJobResourceName']} {problem}", page]))
+    )
 
 
 def _end_mlflow_run(run_id: str, *, succeeded: bool) -> None:

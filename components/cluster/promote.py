@@ -18,7 +18,14 @@ from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from components.cluster.steps import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import artifact_hash, write_json
-from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags
+from runtime.mlflow import (
+    alias_lock,
+    get_version,
+    get_version_number,
+    log_promotion,
+    make_champion,
+    version_tags,
+)
 from runtime.mlflow.aliases import VETO, deciding_tags, read_looks
 from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion
 from runtime.notices import report
@@ -34,12 +41,16 @@ class PromotionDecision:
     record: dict[str, Any]
 
 
-def run(params: PromoteParams, *, dataset: Path, features: Path, registration: Path, promotion: Path) -> dict[str, Any]:
+def run(
+    params: PromoteParams, *, dataset: Path, features: Path, registration: Path, promotion: Path
+) -> dict[str, Any]:
     """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is not an error."""
     registered = json.loads((registration / "registration.json").read_text())
     policy = params.policy.model_copy(update={"model": registered["model"]})
     number, decide_only, policy_file = registered["version"], params.decide_only, params.policy_file
-    decision = promote(policy, dataset, features, number=number, decide_only=decide_only, policy_file=policy_file)
+    decision = promote(
+        policy, dataset, features, number=number, decide_only=decide_only, policy_file=policy_file
+    )
     write_json(promotion / "decision.json", decision.record)
     for reason in decision.reasons:
         log_line(f"not promoted: {reason}")
@@ -64,7 +75,11 @@ def promote(
     ``policy_file`` with a value that would accept the version.
     """
     with alias_lock(policy.model, policy.lock_timeout):
-        candidate = get_version_number(policy.model, number) if number else get_version(policy.model, policy.candidate)
+        candidate = (
+            get_version_number(policy.model, number)
+            if number
+            else get_version(policy.model, policy.candidate)
+        )
         if candidate is None:
             raise ValueError(
                 f"no version of {policy.model} has the alias {policy.candidate!r}: run register_model first"
@@ -73,13 +88,17 @@ def promote(
         champion = get_version(policy.model, policy.champion)
         if champion == candidate:
             reason = f"version {candidate.number} already is the champion"
-            return PromotionDecision(False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
+            return PromotionDecision(
+                False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}}
+            )
         tags = deciding_tags(candidate)
         checks, result = registry_checks(tags, policy.allow_dirty), Assessment()
         if champion and not decide_only:
             checks.append(release_check(candidate, tags, version_tags(champion)))
         if force or all(check.passed for check in checks):
-            criteria = Criteria(**{field.name: getattr(policy, field.name) for field in fields(Criteria)})
+            criteria = Criteria(
+                **{field.name: getattr(policy, field.name) for field in fields(Criteria)}
+            )
             result = assess_versions(candidate, champion, tags, criteria, dataset, features)
         result.checks[:0] = checks
         accepted = bool(force) or not result.reasons
@@ -88,15 +107,24 @@ def promote(
             "promoted": False,
             "forced": force,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "candidate": {"version": candidate.number, "run_id": candidate.run_id, "git_commit": tags.get("git_commit")}
+            "candidate": {
+                "version": candidate.number,
+                "run_id": candidate.run_id,
+                "git_commit": tags.get("git_commit"),
+            }
             | {name: value for name, value in tags.items() if name.startswith("hash.")},
-            "champion": {"version": champion.number, "run_id": champion.run_id} if champion else None,
+            "champion": {"version": champion.number, "run_id": champion.run_id}
+            if champion
+            else None,
             **result.record(policy_file),
             "policy": policy.model_dump(mode="json"),
         }
         file = log_promotion(candidate, record, asdict(result.look) if result.look else None)
         if accepted and not decide_only:
-            answer, aliases = "forced" if force else "yes", {"champion": policy.champion, "previous": policy.previous}
+            answer, aliases = (
+                "forced" if force else "yes",
+                {"champion": policy.champion, "previous": policy.previous},
+            )
             make_champion(candidate, **aliases, answer=answer, file=file)
             record["promoted"] = True
     decision = PromotionDecision(accepted, bool(record["promoted"]), record["reasons"], record)
@@ -121,17 +149,24 @@ def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
     veto, commit = tags.get(VETO, ""), tags.get("git_commit", "unknown")
     no_commit = not allow_dirty and (commit == "unknown" or commit.endswith("-dirty"))
     return [
-        Check("veto", f"the version was {veto}; only a forced promotion brings it back" if veto else ""),
+        Check(
+            "veto",
+            f"the version was {veto}; only a forced promotion brings it back" if veto else "",
+        ),
         Check(
             "commit",
-            f"no commit holds the code of the model ({commit}): commit, train again" if no_commit else "",
+            f"no commit holds the code of the model ({commit}): commit, train again"
+            if no_commit
+            else "",
             setting="allow_dirty: true",
             cost="nobody can read the code of this model later",
         ),
     ]
 
 
-def release_check(candidate: RegisteredVersion, tags: Mapping[str, str], champion: Mapping[str, str]) -> Check:
+def release_check(
+    candidate: RegisteredVersion, tags: Mapping[str, str], champion: Mapping[str, str]
+) -> Check:
     """Check that the candidate has a release if the champion has one: a service cannot load a model without it."""
     missing = RELEASE_TAG in champion and RELEASE_TAG not in tags
     reason = f"version {candidate.number} has no release, the champion has one: run python -m pipelines release"
@@ -153,10 +188,19 @@ def assess_versions(
             try:
                 place = Path(folder) / str(version.number)
                 evaluation = version.download_evaluation("", place / "run")
-                models.append(ExportedModel.read(version.download_graphs(place / "model"), evaluation))
+                models.append(
+                    ExportedModel.read(version.download_graphs(place / "model"), evaluation)
+                )
             except (ValueError, FileNotFoundError) as error:
                 reason = f"version {version.number} cannot be evaluated: {error}"
-                return Assessment([Check("files", f"{reason}; --force --reason TEXT promotes without a comparison")])
+                return Assessment(
+                    [
+                        Check(
+                            "files",
+                            f"{reason}; --force --reason TEXT promotes without a comparison",
+                        )
+                    ]
+                )
         # The test images may be newer than the model: leakage is found by the images that it was trained on.
         if not models[0].trained_on or models[0].trained_on != training_hashes(tables):
             _check_artifact("dataset", artifacts[0], tags)

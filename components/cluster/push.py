@@ -23,7 +23,9 @@ AUTHOR = {f"GIT_{role}_NAME": "Bifocal" for role in ("AUTHOR", "COMMITTER")} | {
 """Author of the commit, unless the environment names another."""
 
 
-def run(params: PushParams, *, repository: str, revision: str, dvc_lock: Path, **artifacts: Path) -> dict[str, float]:
+def run(
+    params: PushParams, *, repository: str, revision: str, dvc_lock: Path, **artifacts: Path
+) -> dict[str, float]:
     """Push ``artifacts`` to the DVC remote, and a branch that names them to ``repository``.
 
     The branch ``runs/<id of the pipeline run>`` is one commit on top of ``revision``: 'dvc pull' downloads the
@@ -41,7 +43,14 @@ def run(params: PushParams, *, repository: str, revision: str, dvc_lock: Path, *
                 (clone / MANIFEST).unlink()
             else:
                 shutil.copytree(path, clone / "artifacts" / name)
-        call(sys.executable, "-m", "pipelines", "packages", f"artifacts/{PACKAGES_FILE}", folder=clone)
+        call(
+            sys.executable,
+            "-m",
+            "pipelines",
+            "packages",
+            f"artifacts/{PACKAGES_FILE}",
+            folder=clone,
+        )
         call(sys.executable, "-m", "dvc", "commit", "--force", "dvc.yaml", folder=clone)
         call(sys.executable, "-m", "dvc", "push", "dvc.yaml", folder=clone)
         for name in DVC_FILES:
@@ -61,9 +70,20 @@ def _push_branch(clone: Path, revision: str) -> None:
     files = [*DVC_FILES, *(path for path in EXTRA_FILES if (clone / path).is_file())]
     call("git", "add", "--force", *files, folder=clone)
     message = f"Add the outputs of the pipeline run {name}\n\nThe code and the user files have the revision {revision}."
-    call("git", "commit", "--quiet", "--no-verify", "--message", message, folder=clone, environment=AUTHOR)
+    call(
+        "git",
+        "commit",
+        "--quiet",
+        "--no-verify",
+        "--message",
+        message,
+        folder=clone,
+        environment=AUTHOR,
+    )
     try:
-        call("git", "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}", folder=clone)
+        call(
+            "git", "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}", folder=clone
+        )
     except ValueError as error:
         raise ValueError(
             f"{error}; the outputs are in the DVC remote, but no branch names them: allow the credentials of this step "

@@ -11,14 +11,26 @@ from runtime.spec import Params
 
 
 def run(
-    params: Params, *, embedding: Path, onnx: Path, collection: Path, index: Path, registration: Path, released: Path
+    params: Params,
+    *,
+    embedding: Path,
+    onnx: Path,
+    collection: Path,
+    index: Path,
+    registration: Path,
+    released: Path,
 ) -> dict[str, float]:
     """Make the artifacts the release of the version in ``registration``, unless its release has the same contents."""
     registered = json.loads((registration / "registration.json").read_text())
     version = get_version_number(registered["model"], registered["version"])
-    logged = log_release(version, onnx, collection, index, embedding, previous=registered.get("release"))
+    logged = log_release(
+        version, onnx, collection, index, embedding, previous=registered.get("release")
+    )
     digest = read_digest(version)
     change = "now has the release" if logged else "has no new images, and keeps the release"
     log_line(f"{version.model} version {version.number} {change} {digest[:12]}")
-    write_json(released / "release.json", {"model": version.model, "version": version.number, "release": digest})
+    write_json(
+        released / "release.json",
+        {"model": version.model, "version": version.number, "release": digest},
+    )
     return {"version": version.number, "released": float(logged)}

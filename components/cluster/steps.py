@@ -15,9 +15,13 @@ VERDICT = "verdict"
 class CanarySettings(StrictModel):
     """Which services decide on a version before its promotion."""
 
-    services: list[str] = Field(min_length=1, description="addresses, or dns+http://NAME:PORT for all pods of a name")
+    services: list[str] = Field(
+        min_length=1, description="addresses, or dns+http://NAME:PORT for all pods of a name"
+    )
     folder: Folder = Field(description="counts of the services, which outlive their replicas")
-    hours: float = Field(ge=0, description="longest time to wait; less than the time-out of the step 'canary'")
+    hours: float = Field(
+        ge=0, description="longest time to wait; less than the time-out of the step 'canary'"
+    )
 
 
 class CanaryParams(Params, CanarySettings):
@@ -46,14 +50,18 @@ class ReleasePolicy(StrictModel):
     """Previous releases of the registered model, and models of its previous versions."""
 
     days: Days
-    versions: int = Field(ge=1, description="newest versions that keep their model, release and artifacts")
+    versions: int = Field(
+        ge=1, description="newest versions that keep their model, release and artifacts"
+    )
 
 
 class ArtifactPolicy(StrictModel):
     """Artifacts of previous runs."""
 
     days: Days
-    newest: int = Field(ge=1, description="artifacts of each name that stay, for the cache of Kubeflow")
+    newest: int = Field(
+        ge=1, description="artifacts of each name that stay, for the cache of Kubeflow"
+    )
 
 
 class CheckpointPolicy(StrictModel):
@@ -74,7 +82,9 @@ class CleanParams(Params):
     """Parameters that the compiled pipeline passes."""
 
     policy: RetentionPolicy = Field(description="retention.yaml")
-    model: ModelName | None = Field(description="name in the registry; null leaves the registry alone")
+    model: ModelName | None = Field(
+        description="name in the registry; null leaves the registry alone"
+    )
     artifacts: list[str] = Field(description="folders of artifacts, on S3 or on a volume")
     checkpoints: list[str] = Field(description="folders of checkpoints on S3")
     delete: bool = Field(description="delete; otherwise only list")
@@ -92,7 +102,9 @@ CLEAN = ClusterStep(
 class FetchParams(Params):
     """Parameters that the compiled pipeline passes."""
 
-    paths: list[str] = Field(description="files and folders that DVC or git tracks, relative to the repository's root")
+    paths: list[str] = Field(
+        description="files and folders that DVC or git tracks, relative to the repository's root"
+    )
 
 
 FETCH = ClusterStep(
@@ -230,18 +242,25 @@ class MonitorPolicy(StrictModel):
     permutations: int = Field(ge=100)
     least: Size
     keep_queries: bool | Literal["hashed"] = Field(
-        default=False, description="whether the reference has the sentences of users, or their hashes"
+        default=False,
+        description="whether the reference has the sentences of users, or their hashes",
     )
-    keep_days: Annotated[int, Field(ge=0)] | None = Field(default=None, description="age at which it loses them")
+    keep_days: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="age at which it loses them"
+    )
     sample: SampleSizeParams
-    min_change: dict[str, Change] = Field(description="by name of a test, see ``bifocal.monitoring.TESTS``")
+    min_change: dict[str, Change] = Field(
+        description="by name of a test, see ``bifocal.monitoring.TESTS``"
+    )
 
 
 class MonitorSettings(StrictModel):
     """What the flow ``monitor`` compares."""
 
     folder: Folder = Field(description="reference, results and pages")
-    queries: list[str] = Field(description="s3:// addresses of logs of the service, or of files of sentences")
+    queries: list[str] = Field(
+        description="s3:// addresses of logs of the service, or of files of sentences"
+    )
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 
@@ -263,12 +282,20 @@ MONITOR = ClusterStep(
 
 
 NOTIFY = ClusterStep(
-    name="notify", summary="Report a failed run to a web hook.", params=Params, outputs=(), side_effects=True
+    name="notify",
+    summary="Report a failed run to a web hook.",
+    params=Params,
+    outputs=(),
+    side_effects=True,
 )
 
 
 Metric = Annotated[
-    str, Field(pattern=r"^(recall_sum|(caption_retrieval|image_retrieval)\.R@[1-9]\d*|pointing)$", min_length=1)
+    str,
+    Field(
+        pattern=r"^(recall_sum|(caption_retrieval|image_retrieval)\.R@[1-9]\d*|pointing)$",
+        min_length=1,
+    ),
 ]
 ACCEPTED = "accepted"
 """Output: ``"true"`` if the version meets the policy, else ``"false"``."""
@@ -284,22 +311,41 @@ class PromotionPolicy(StrictModel):
     recall_at: list[Annotated[int, Field(ge=1)]] = Field(
         default=[1, 5, 10], min_length=1, description="K of the recall sum"
     )
-    min_images: int = Field(default=500, ge=2, description="test images in common with the champion")
-    unseen_images: bool = Field(
-        default=False, description="also compare on test images that the champion was neither trained nor evaluated on"
+    min_images: int = Field(
+        default=500, ge=2, description="test images in common with the champion"
     )
-    min_gain: float = Field(default=1.0, gt=0, description="percentage points of the recall sum that must be exceeded")
-    false_promotion_rate: float = Field(default=0.05, gt=0, lt=0.5, description="of all looks at one test set together")
+    unseen_images: bool = Field(
+        default=False,
+        description="also compare on test images that the champion was neither trained nor evaluated on",
+    )
+    min_gain: float = Field(
+        default=1.0, gt=0, description="percentage points of the recall sum that must be exceeded"
+    )
+    false_promotion_rate: float = Field(
+        default=0.05, gt=0, lt=0.5, description="of all looks at one test set together"
+    )
     looks: int = Field(default=52, ge=1, description="comparisons that share one test set")
-    max_drops: dict[Metric, float] = Field(description="percentage points by metric that must be ruled out")
-    floors: dict[Metric, float] = Field(min_length=1, description="lowest value by metric, also of a first champion")
-    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="one-sided, of max_drops and floors")
-    resamples: int = Field(default=2000, ge=100, description="of the images, for the intervals of 'compare'")
+    max_drops: dict[Metric, float] = Field(
+        description="percentage points by metric that must be ruled out"
+    )
+    floors: dict[Metric, float] = Field(
+        min_length=1, description="lowest value by metric, also of a first champion"
+    )
+    confidence: float = Field(
+        default=0.95, gt=0.5, lt=1, description="one-sided, of max_drops and floors"
+    )
+    resamples: int = Field(
+        default=2000, ge=100, description="of the images, for the intervals of 'compare'"
+    )
     max_near_duplicates: float = Field(
         default=0.02, ge=0, le=1, description="share of test images that look like training images"
     )
-    allow_dirty: bool = Field(default=False, description="accept models of uncommitted or unknown code")
-    parity: float = Field(default=0.0001, gt=0, description="largest difference of an embedding from torch")
+    allow_dirty: bool = Field(
+        default=False, description="accept models of uncommitted or unknown code"
+    )
+    parity: float = Field(
+        default=0.0001, gt=0, description="largest difference of an embedding from torch"
+    )
     backbone_parity: float = Field(
         default=0.001, gt=0, description="largest relative difference of a feature from torch"
     )
@@ -308,7 +354,9 @@ class PromotionPolicy(StrictModel):
     )
     size_mb: float = Field(default=500.0, gt=0, description="largest size of all ONNX files")
     seed: int = Field(default=1, ge=0, description="of the confidence bounds")
-    lock_timeout: float = Field(default=3600.0, ge=0, description="seconds to wait for another promotion")
+    lock_timeout: float = Field(
+        default=3600.0, ge=0, description="seconds to wait for another promotion"
+    )
     retrain_change: float = Field(
         default=0.05,
         ge=0,
@@ -321,7 +369,9 @@ class PromoteParams(Params):
     """Parameters that the compiled pipeline passes."""
 
     policy: PromotionPolicy = Field(description="promotion.yaml")
-    policy_file: str = Field(default="promotion.yaml", description="file of the policy, which reasons name")
+    policy_file: str = Field(
+        default="promotion.yaml", description="file of the policy, which reasons name"
+    )
     decide_only: bool = Field(
         description="log the decision, and leave the aliases: an accepted version becomes the champion with its release"
     )

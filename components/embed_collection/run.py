@@ -48,7 +48,11 @@ def run(
         source = files_source(params.source, collection)
     known = previous or params.previous
     # Opened when the model needs it: a model of images does not.
-    stored = None if features is None or params.source is not None else cache(partial(FeatureStore, features))
+    stored = (
+        None
+        if features is None or params.source is not None
+        else cache(partial(FeatureStore, features))
+    )
     embedder = CollectionEmbedder(
         onnx,
         params.name,
@@ -63,4 +67,6 @@ def run(
         max_rejected_fraction=params.max_rejected_fraction,
         regions=params.regions,
     )
-    return embedder.write(collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1)
+    return embedder.write(
+        collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1
+    )

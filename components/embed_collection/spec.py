@@ -23,10 +23,16 @@ class EmbedCollectionParams(Params):
         description="write the vectors and boxes of regions too, if the model localizes; they are many times larger"
     )
     batch_size: int = Field(ge=1, description="images per forward pass")
-    items_per_shard: int = Field(ge=1, description="vectors in a file; a killed run loses at most one file")
-    max_pixels: int = Field(ge=1, description="width x height; a larger image is rejected before it is decoded")
+    items_per_shard: int = Field(
+        ge=1, description="vectors in a file; a killed run loses at most one file"
+    )
+    max_pixels: int = Field(
+        ge=1, description="width x height; a larger image is rejected before it is decoded"
+    )
     max_rejected_fraction: float = Field(
-        ge=0, le=1, description="fraction of images and rows of a table that may be rejected; above it the stage fails"
+        ge=0,
+        le=1,
+        description="fraction of images and rows of a table that may be rejected; above it the stage fails",
     )
 
     def local_files(self) -> Iterator[str]:

@@ -34,7 +34,14 @@ FOOTER = "Written by python -m components evaluate. This page is one file and lo
 
 
 def run(
-    params: EvaluateParams, *, dataset: Path, features: Path, text: Path, embedding: Path, metrics: Path, report: Path
+    params: EvaluateParams,
+    *,
+    dataset: Path,
+    features: Path,
+    text: Path,
+    embedding: Path,
+    metrics: Path,
+    report: Path,
 ) -> dict[str, float]:
     """Run the evaluators; write metrics, ranks, tables, figures, the model card and the report."""
     model = load_model(embedding, "cuda" if torch.cuda.is_available() else "cpu")
@@ -52,7 +59,9 @@ def run(
     write_json(metrics / "summary.json", summary_metrics(results))
     write_rank_tables(metrics, results, subject.dataset, params.split, subject.features)
     write_tables_and_figures(metrics, results)
-    artifacts = lineage({"dataset": dataset, "features": features, "text": text, "embedding": embedding})
+    artifacts = lineage(
+        {"dataset": dataset, "features": features, "text": text, "embedding": embedding}
+    )
     page = build_page(subject, results, artifacts, FOOTER)
     (report / "index.html").write_text(render(page), encoding="utf-8")
     rows = {result.title: result.metric_rows() for result in results if result.metric_rows()}
@@ -87,7 +96,11 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
 
 def _escape_formula(cell: object) -> object:
     """Return a cell that no spreadsheet runs as a formula: phrases and ids come from users."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    return (
+        f"'{cell}"
+        if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else cell
+    )
 
 
 def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:

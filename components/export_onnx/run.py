@@ -11,11 +11,23 @@ from components.export_onnx.spec import ExportONNXParams
 
 
 def run(
-    params: ExportONNXParams, *, dataset: Path, features: Path, text: Path, embedding: Path, onnx: Path
+    params: ExportONNXParams,
+    *,
+    dataset: Path,
+    features: Path,
+    text: Path,
+    embedding: Path,
+    onnx: Path,
 ) -> dict[str, float]:
     """Write the graphs, quantized if int8, their comparison with torch, and the files that prepare their inputs."""
     parities = export_model(
-        embedding, features, text, onnx, seed=params.seed, localizer=params.localizer, pointing=params.pointing
+        embedding,
+        features,
+        text,
+        onnx,
+        seed=params.seed,
+        localizer=params.localizer,
+        pointing=params.pointing,
     )
     metrics = {"greatest_difference": check_parity(parities, onnx, params.tolerance)}
     if params.precision == "int8":

@@ -9,7 +9,8 @@ class ExportRankingHeadParams(Params):
     """Section ``export_ranking_head`` of params.yaml."""
 
     tolerance: float = Field(
-        gt=0, description="largest allowed difference from torch, relative to the largest score or feature"
+        gt=0,
+        description="largest allowed difference from torch, relative to the largest score or feature",
     )
 
 

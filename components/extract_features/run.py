@@ -11,7 +11,9 @@ from components.extract_features.spec import ExtractFeaturesParams
 from runtime.shards import items_of_shard, parse_shard
 
 
-def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1") -> dict[str, float]:
+def run(
+    params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1"
+) -> dict[str, float]:
     """Write the features of all images, or of a ``shard`` such as ``"2/4"``, and return sizes and training metrics."""
     number, count = parse_shard(shard)
     tables = read_dataset(dataset)
@@ -25,7 +27,9 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
         sharded=count > 1,
     )
     use_onnx(source, metadata, features, len(tables.images))
-    image_ids = list(items_of_shard([str(image_id) for image_id in tables.images["image_id"]], shard))
+    image_ids = list(
+        items_of_shard([str(image_id) for image_id in tables.images["image_id"]], shard)
+    )
     writer = FeatureWriter(
         features,
         regions=source.regions,

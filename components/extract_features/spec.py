@@ -23,7 +23,8 @@ class ExtractFeaturesParams(Params):
         ge=1, description="images per forward pass, at most 4 on a CPU; null for published files"
     )
     images_per_file: int = Field(
-        ge=1, description="images in a file of the store; a killed run loses at most the file in progress"
+        ge=1,
+        description="images in a file of the store; a killed run loses at most the file in progress",
     )
 
     @property

@@ -25,4 +25,6 @@ def run(params: PrepareDatasetParams, *, dataset: Path) -> dict[str, float]:
             image_address=address_of_copy(corpus.image_root),
         )
     except TooManyRejectedError as error:
-        raise ValueError(f"{error}, such as --set prepare_dataset.max_rejected_fraction=0.1") from error
+        raise ValueError(
+            f"{error}, such as --set prepare_dataset.max_rejected_fraction=0.1"
+        ) from error

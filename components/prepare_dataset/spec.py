@@ -20,14 +20,22 @@ class PrepareDatasetParams(Params):
         description="copy the images into the artifact; if false, refer to the files below root, which other machines "
         "can only read if root is an s3:// address"
     )
-    max_pixels: int = Field(ge=1, description="width x height; a larger image is rejected before it is decoded")
+    max_pixels: int = Field(
+        ge=1, description="width x height; a larger image is rejected before it is decoded"
+    )
     max_rejected_fraction: float = Field(
-        ge=0, le=1, description="fraction of images and captions together that may be broken; above it the stage fails"
+        ge=0,
+        le=1,
+        description="fraction of images and captions together that may be broken; above it the stage fails",
     )
 
     def local_files(self) -> Iterator[str]:
         arguments = self.corpus.arguments
-        nested = [value["root"] for value in arguments.values() if isinstance(value, Mapping) and "root" in value]
+        nested = [
+            value["root"]
+            for value in arguments.values()
+            if isinstance(value, Mapping) and "root" in value
+        ]
         roots = [root for root in (arguments.get("root"), *nested) if root is not None]
         local = [root for root in roots if not str(root).startswith("s3://")]
         for root in local if not self.copy_images else ():

@@ -18,10 +18,13 @@ class SorterTrainingParams(StrictModel):
     )
     vectors_per_epoch: int = Field(ge=1, description="synthetic vectors drawn for each epoch")
     epochs: int = Field(ge=1, description="maximum number of epochs")
-    patience: int = Field(ge=1, description="stop if the held-out L1 error did not fall in so many epochs")
+    patience: int = Field(
+        ge=1, description="stop if the held-out L1 error did not fall in so many epochs"
+    )
     tolerance: float = Field(ge=0, lt=1, description="fraction by which the error must fall")
     depths: list[Annotated[int, Field(ge=1)]] = Field(
-        default=[], description="numbers of blocks of further convolutional sorters that train, for the depth curve"
+        default=[],
+        description="numbers of blocks of further convolutional sorters that train, for the depth curve",
     )
 
 
@@ -31,7 +34,9 @@ class PretrainSorterParams(Params):
     sorter: Annotated[ClassRef, FromRegistry("bifocal.sorters", injected=("length",))] = Field(
         description="see bifocal/sorters"
     )
-    length: int = Field(ge=2, description="scores per vector; the maximum for a sorter that accepts several lengths")
+    length: int = Field(
+        ge=2, description="scores per vector; the maximum for a sorter that accepts several lengths"
+    )
     training: SorterTrainingParams | None = Field(
         description="training of a sorter with weights; null for a sorter without weights, such as ExactRankSorter"
     )
@@ -53,5 +58,12 @@ COMPONENT = Component(
     image="gpu",
     params=PretrainSorterParams,
     outputs=("sorter",),
-    plots=(Plot("sorter/history.csv", x="epoch", y="held_out_l1", title="L1 of ranks divided by n, held-out vectors"),),
+    plots=(
+        Plot(
+            "sorter/history.csv",
+            x="epoch",
+            y="held_out_l1",
+            title="L1 of ranks divided by n, held-out vectors",
+        ),
+    ),
 )

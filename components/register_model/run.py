@@ -12,7 +12,9 @@ QUANTIZATION = "quantization.json"
 """Measurements of graphs of float32 and of int8, if the registered ones have int8."""
 
 
-def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path) -> dict[str, float]:
+def run(
+    params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path
+) -> dict[str, float]:
     """Write name, number and alias of the model's version; register a new one unless this model has one already."""
     version = register_exported(
         params.model,
@@ -22,7 +24,10 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
         tags=_recalls(metrics),
         description=_description(metrics / CARD) + _precisions(onnx / QUANTIZATION),
     )
-    write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})
+    write_json(
+        registration / "registration.json",
+        {"model": params.model, "version": version, "alias": params.alias},
+    )
     return {"version": version}
 
 

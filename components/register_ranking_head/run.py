@@ -9,7 +9,11 @@ from runtime.mlflow.exported import register_exported
 
 
 def run(
-    params: RegisterRankingHeadParams, *, ranking_metrics: Path, ranking_onnx: Path, ranking_registration: Path
+    params: RegisterRankingHeadParams,
+    *,
+    ranking_metrics: Path,
+    ranking_onnx: Path,
+    ranking_registration: Path,
 ) -> dict[str, float]:
     """Write name, number and alias of the model's version; register a new one unless this model has one already."""
     report = json.loads((ranking_metrics / "metrics.json").read_text())

@@ -11,7 +11,14 @@ from bifocal.models import save_model
 from bifocal.models.base import Model
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
-from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, new_model, recompute_activations, torchrun_world
+from bifocal.training import (
+    FitOptions,
+    TrainingInputs,
+    TrainingPhase,
+    new_model,
+    recompute_activations,
+    torchrun_world,
+)
 from bifocal.training.loop import Row
 from bifocal.training.members import train_members, training_bank
 from components.train_embedding.spec import TrainEmbeddingParams
@@ -23,7 +30,13 @@ HISTORY = ["phase", "epoch", "loss", "monitor"]
 
 
 def run(
-    params: TrainEmbeddingParams, *, dataset: Path, features: Path, text: Path, sorter: Path, embedding: Path
+    params: TrainEmbeddingParams,
+    *,
+    dataset: Path,
+    features: Path,
+    text: Path,
+    sorter: Path,
+    embedding: Path,
 ) -> dict[str, float]:
     """Train on "train", choose the epoch on "val", write the model and its history; return the best epoch's metrics."""
     initialization = partial(build, "bifocal.training.initialization")
@@ -31,14 +44,21 @@ def run(
         inputs = TrainingInputs.open(dataset, features, text, params.precision)
         trained = train_members(
             lambda seed: _new_model(params, inputs, seed, device),
-            lambda: [TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter))) for phase in params.phases],
+            lambda: [
+                TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter)))
+                for phase in params.phases
+            ],
             inputs,
             members=params.members,
-            initialization=None if params.initialization is None else initialization(params.initialization),
+            initialization=None
+            if params.initialization is None
+            else initialization(params.initialization),
             closed_form=[initialization(ref) for ref in params.closed_form],
             checkpoints=embedding / "checkpoints",
             seed=params.seed,
-            options=FitOptions(**{option.name: getattr(params, option.name) for option in fields(FitOptions)}),
+            options=FitOptions(
+                **{option.name: getattr(params, option.name) for option in fields(FitOptions)}
+            ),
             on_epoch=_log,
         )
         if world.is_main:
@@ -50,7 +70,9 @@ def run(
     return trained.metrics
 
 
-def _new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, seed: int, device: torch.device) -> Model:
+def _new_model(
+    params: TrainEmbeddingParams, inputs: TrainingInputs, seed: int, device: torch.device
+) -> Model:
     model = new_model(params.model, inputs, seed=seed)
     if params.gradient_checkpointing:
         recompute_activations(model)

@@ -18,7 +18,9 @@ class PhaseParams(StrictModel):
         description="loss of a batch; a loss with a sorter gets the pretrained one"
     )
     epochs: int = Field(ge=1, description="epochs of this phase")
-    learning_rate: float = Field(gt=0, description="base learning rate, which the schedule multiplies")
+    learning_rate: float = Field(
+        gt=0, description="base learning rate, which the schedule multiplies"
+    )
     schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
         description="factor of the learning rate; epochs count from the start of the phase"
     )
@@ -30,11 +32,15 @@ class PhaseParams(StrictModel):
         default={},
         description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; the most specific name wins",
     )
-    augmentations: list[Annotated[ClassRef, FromRegistry("bifocal.training.augmentations")]] = Field(
-        default=[], description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, WordDrop]"
+    augmentations: list[Annotated[ClassRef, FromRegistry("bifocal.training.augmentations")]] = (
+        Field(
+            default=[],
+            description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, WordDrop]",
+        )
     )
     validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
-        default=None, description="metric on the split val that chooses the epoch; null: the validator of the batches"
+        default=None,
+        description="metric on the split val that chooses the epoch; null: the validator of the batches",
     )
 
 
@@ -42,13 +48,18 @@ class TrainEmbeddingParams(Params):
     """Section ``train_embedding`` of ``params.yaml``."""
 
     model: Annotated[
-        ClassRef, FromRegistry("bifocal.models", injected=("input_dim", "text_format", "vocabulary_size", "network"))
-    ] = Field(description="model with its image encoder, its text encoder and dim, the dimension of the joint space")
-    initialization: Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None = (
-        Field(
-            description="weights that the training starts from, and keeps unless it improves on them; null for random "
-            "weights"
-        )
+        ClassRef,
+        FromRegistry(
+            "bifocal.models", injected=("input_dim", "text_format", "vocabulary_size", "network")
+        ),
+    ] = Field(
+        description="model with its image encoder, its text encoder and dim, the dimension of the joint space"
+    )
+    initialization: (
+        Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None
+    ) = Field(
+        description="weights that the training starts from, and keeps unless it improves on them; null for random "
+        "weights"
     )
     phases: list[PhaseParams] = Field(
         description="trainings in order, each from the best weights of the one before; a phase that does not improve "
@@ -59,7 +70,9 @@ class TrainEmbeddingParams(Params):
         ge=1,
         description="trainings with different seeds whose vectors are concatenated: one model of higher dimension",
     )
-    closed_form: list[Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))]] = Field(
+    closed_form: list[
+        Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))]
+    ] = Field(
         default=[],
         description="initializations of further members that no phase trains, such as [{name: CCA, power: 1.0}]",
     )
@@ -72,7 +85,8 @@ class TrainEmbeddingParams(Params):
         description="class of torch.optim; the phase sets its learning rate"
     )
     decay_biases: bool = Field(
-        default=True, description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices"
+        default=True,
+        description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         description="precision of the matrix products in training; a CPU without bfloat16 instructions takes float32"
@@ -105,7 +119,9 @@ class TrainEmbeddingParams(Params):
 
         if not self.phases and self.initialization is None:
             yield "phases is empty and initialization is null, so nothing is learned: set one of them"
-        if not self.decay_biases and not all_arguments("torch.optim", self.optimizer).get("weight_decay"):
+        if not self.decay_biases and not all_arguments("torch.optim", self.optimizer).get(
+            "weight_decay"
+        ):
             yield f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out"
         given = {} if self.initialization is None else {"initialization": self.initialization}
         given |= {f"closed_form.{number}": part for number, part in enumerate(self.closed_form)}
@@ -125,6 +141,8 @@ COMPONENT = Component(
     outputs=("embedding",),
     plots=(
         Plot("embedding/history.csv", x="epoch", y="loss", title="Training loss"),
-        Plot("embedding/history.csv", x="epoch", y="monitor", title="Metric that chooses the epoch"),
+        Plot(
+            "embedding/history.csv", x="epoch", y="monitor", title="Metric that chooses the epoch"
+        ),
     ),
 )

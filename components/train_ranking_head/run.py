@@ -18,7 +18,14 @@ from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
 from runtime.parameters import build_parts
 
-FIT_OPTIONS = ("batch_size", "optimizer", "precision", "max_grad_norm", "micro_batch_size", "checkpoint_every_seconds")
+FIT_OPTIONS = (
+    "batch_size",
+    "optimizer",
+    "precision",
+    "max_grad_norm",
+    "micro_batch_size",
+    "checkpoint_every_seconds",
+)
 """Parameters that all phases share."""
 
 
@@ -34,7 +41,10 @@ def run(
     """Train on "train", choose the epoch on "val", evaluate on "test", and return metrics in [-1, 1]."""
     tables = read_dataset(dataset)
     store = open_features(features, tables)
-    splits = {name: LabeledFeatures(tables.split(name), store, params.task) for name in ("train", "val", "test")}
+    splits = {
+        name: LabeledFeatures(tables.split(name), store, params.task)
+        for name in ("train", "val", "test")
+    }
     labels, test = splits["train"].labels, splits["test"]
     report: dict[str, Any] = {"task": params.task, "measure": params.metric}
     histories: list[pd.DataFrame] = []
@@ -43,9 +53,15 @@ def run(
     for role, ref in {"loss": params.loss, "surrogate": params.surrogate}.items():
         if ref is None:
             continue
-        model = new_ranking_model(params.head, params.backbone, store, len(labels), params.seed, params.embedding)
+        model = new_ranking_model(
+            params.head, params.backbone, store, len(labels), params.seed, params.embedding
+        )
         # A sorter for each training: a loss may fine-tune it.
-        own_sorter = load_sorter(sorter) if params.sorter is None else build("bifocal.sorters", params.sorter)
+        own_sorter = (
+            load_sorter(sorter)
+            if params.sorter is None
+            else build("bifocal.sorters", params.sorter)
+        )
         result = fit_and_test(
             model,
             build("bifocal.losses", ref, sorter=own_sorter),
@@ -71,7 +87,9 @@ def run(
     predictions.insert(1, "label", test.labels * len(test.groups))
     predictions.to_parquet(ranking_metrics / "predictions.parquet")
     pd.concat(histories).to_csv(ranking_metrics / "history.csv", index=False)
-    (ranking_metrics / "metrics.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
+    (ranking_metrics / "metrics.json").write_text(
+        json.dumps(report, indent=2, sort_keys=True) + "\n"
+    )
     return metrics
 
 

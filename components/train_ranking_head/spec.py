@@ -12,7 +12,9 @@ class RankingPhaseParams(StrictModel):
     """Learning rate of some epochs, and the modules that train in them."""
 
     epochs: int = Field(ge=1, description="passes over the images in this phase")
-    learning_rate: float = Field(gt=0, description="base learning rate, which the schedule multiplies")
+    learning_rate: float = Field(
+        gt=0, description="base learning rate, which the schedule multiplies"
+    )
     schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
         description="factor of the learning rate; epochs count from the start of the phase"
     )
@@ -27,25 +29,34 @@ class RankingPhaseParams(StrictModel):
 class TrainRankingHeadParams(Params):
     """Section ``train_ranking_head`` of params.yaml."""
 
-    task: str = Field(description="task of the dataset's labels: count or shapes of Scenes, memorability of LaMem ...")
+    task: str = Field(
+        description="task of the dataset's labels: count or shapes of Scenes, memorability of LaMem ..."
+    )
     metric: Literal["spearman", "average_precision"] = Field(
         description="metric that chooses the best epoch: spearman for graded labels, average_precision for 0 and 1"
     )
-    backbone: Annotated[ClassRef, FromRegistry("bifocal.ranking_heads.backbones", injected=("input_dim",))] | None = (
-        Field(description="network below the head, which trains with it; null for a head on stored features")
+    backbone: (
+        Annotated[
+            ClassRef, FromRegistry("bifocal.ranking_heads.backbones", injected=("input_dim",))
+        ]
+        | None
+    ) = Field(
+        description="network below the head, which trains with it; null for a head on stored features"
     )
     embedding: UserPath | None = Field(
         description="artifact embedding of another run, whose image encoder the EncoderBackbone starts from; null for "
         "the weights that extract_features stored"
     )
-    head: Annotated[ClassRef, FromRegistry("bifocal.ranking_heads", injected=("input_dim", "labels"))] = Field(
-        description="see bifocal/ranking_heads"
-    )
+    head: Annotated[
+        ClassRef, FromRegistry("bifocal.ranking_heads", injected=("input_dim", "labels"))
+    ] = Field(description="see bifocal/ranking_heads")
     loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="loss of a batch, for all phases; a loss with a sorter gets the key sorter"
     )
-    surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="plain loss of a second model, which is trained in the same way for comparison; null for none"
+    surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = (
+        Field(
+            description="plain loss of a second model, which is trained in the same way for comparison; null for none"
+        )
     )
     sorter: Annotated[ClassRef | None, FromRegistry("bifocal.sorters")] = Field(
         description="sorter without weights for losses on ranks; null for the pretrained sorter, whose length must be "
@@ -80,9 +91,15 @@ class TrainRankingHeadParams(Params):
     def conflicts(self) -> Iterator[str]:
         from bifocal.ranking_heads.model import backbone_conflicts, sorter_conflicts
 
-        modules = [name for phase in self.phases for name in (*phase.frozen_until, *phase.learning_rate_factors)]
+        modules = [
+            name
+            for phase in self.phases
+            for name in (*phase.frozen_until, *phase.learning_rate_factors)
+        ]
         yield from backbone_conflicts(self.backbone, self.embedding, modules)
-        yield from sorter_conflicts(self.sorter, [loss for loss in (self.loss, self.surrogate) if loss is not None])
+        yield from sorter_conflicts(
+            self.sorter, [loss for loss in (self.loss, self.surrogate) if loss is not None]
+        )
 
 
 COMPONENT = Component(
@@ -95,7 +112,12 @@ COMPONENT = Component(
     outputs=("ranking_head", "ranking_metrics"),
     metrics=("ranking_metrics/metrics.json",),
     plots=(
-        Plot("ranking_metrics/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),
+        Plot(
+            "ranking_metrics/history.csv",
+            x="epoch",
+            y="loss",
+            title="Training loss of the ranking head",
+        ),
         Plot("ranking_metrics/history.csv", x="epoch", y="monitor", title="Metric on val"),
     ),
 )

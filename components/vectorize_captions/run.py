@@ -12,9 +12,13 @@ from components.vectorize_captions.spec import VectorizeCaptionsParams
 def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[str, float]:
     """Fit the vectorizer on the captions of the split "train" and write the captions of every split."""
     tables = read_dataset(dataset)
-    vectorizer: Vectorizer = build("bifocal.text.vectorizers", params.vectorizer, train=pretrain_elmo)
+    vectorizer: Vectorizer = build(
+        "bifocal.text.vectorizers", params.vectorizer, train=pretrain_elmo
+    )
     train = tables.split("train").captions
     documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
     metrics = vectorizer.fit(documents, params.seed, text / "checkpoints")
     captions = tables.captions
-    return metrics | write_text(text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist())
+    return metrics | write_text(
+        text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist()
+    )

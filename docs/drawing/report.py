@@ -21,5 +21,8 @@ def first_page(report: Path) -> Image.Image:
     if program is None:
         raise RuntimeError("no Chromium on the path: apt-get install chromium, or set CHROMIUM")
     window = {"width": WIDTH, "height": HEIGHT}
-    with chromium(program) as browser, open_tab(browser, report.resolve().as_uri(), viewport=window) as (tab, _):
+    with (
+        chromium(program) as browser,
+        open_tab(browser, report.resolve().as_uri(), viewport=window) as (tab, _),
+    ):
         return Image.open(io.BytesIO(tab.screenshot())).convert("RGB").quantize(64)

@@ -18,7 +18,11 @@ def result_drawings() -> dict[str, str]:
     """Return the SVG of each plot by its name; 6,000 photographs were measured with former recipes."""
     found = {result.name: result for result in read_results(RESULTS / "quality.first_use.json")}
     kinds = ("bifocal train", "fast.yaml", "class names")
-    folders = [name.partition(":")[0] for name in found if name.endswith(kinds[0]) and not name.startswith("6")]
+    folders = [
+        name.partition(":")[0]
+        for name in found
+        if name.endswith(kinds[0]) and not name.startswith("6")
+    ]
     sums = {
         f"{folder.replace(' each', '')}: {found[f'{folder}: CPU time of bifocal train'].value:.1f} min": [
             (found[f"{folder}: recall sum, {kind}"].value,) * 3 for kind in kinds
@@ -38,8 +42,12 @@ def result_drawings() -> dict[str, str]:
     return {
         "peers": dots("Times as long as Bifocal", ("CPU time",), peers, 4, start=-1, powers=True),
         "engines": dots("A query in two million vectors", ("CPU time, ms",), queries, 24),
-        "leaderboard_flickr8k": dots("R@1 on Flickr8k, percent", ("caption", "image"), _recalls(), 40),
-        "differences": dots("Difference in recall sum, with its 95 % interval", ("of 600",), _differences(), 60, -60),
+        "leaderboard_flickr8k": dots(
+            "R@1 on Flickr8k, percent", ("caption", "image"), _recalls(), 40
+        ),
+        "differences": dots(
+            "Difference in recall sum, with its 95 % interval", ("of 600",), _differences(), 60, -60
+        ),
         "few_photographs": dots("Recall sum on the test split, of 600", kinds, sums, 600),
     }
 
@@ -49,7 +57,11 @@ def _recalls() -> dict[str, list[Dot]]:
     rows = {}
     for name, *cells in _columns("system", "caption R@1", "image R@1"):
         values = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
-        rows[name] = [(value[0], value[0] - sum(value[1:]), value[0] + sum(value[1:])) for value in values if value]
+        rows[name] = [
+            (value[0], value[0] - sum(value[1:]), value[0] + sum(value[1:]))
+            for value in values
+            if value
+        ]
     return rows
 
 
@@ -91,7 +103,9 @@ def dots(
     ]
     for number, name in enumerate(series):
         x = LABEL + 130 + 110 * number
-        parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>')
+        parts.append(
+            f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>'
+        )
     steps = int(end - start) if powers else 4
     for tick in (start + part * (end - start) / steps for part in range(steps + 1)):
         color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1, or no difference
@@ -103,6 +117,8 @@ def dots(
         y = TOP + ROW * number + 8
         parts.append(f'<text x="12" y="{y + 4}">{escape(name)}</text>')
         for color, (value, low, high) in zip(COLORS, row, strict=False):
-            parts.append(f'<path d="M{place(low):g} {y}H{place(high):g}" stroke="{color}" stroke-width="3"/>')
+            parts.append(
+                f'<path d="M{place(low):g} {y}H{place(high):g}" stroke="{color}" stroke-width="3"/>'
+            )
             parts.append(f'<circle cx="{place(value):g}" cy="{y}" r="5" fill="{color}"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -34,7 +34,9 @@ def rooms_drawing() -> str:
     rows |= {len(LAYERS) - 1 - number: [layer] for number, layer in enumerate(LAYERS)}
     widest = max(map(len, rows.values()))
     boxes = {
-        room: Box(number + (widest - len(row)) / 2, row_number, f"{room}\n{CAPTIONS[room]}", _kind(room))
+        room: Box(
+            number + (widest - len(row)) / 2, row_number, f"{room}\n{CAPTIONS[room]}", _kind(room)
+        )
         for row_number, row in sorted(rows.items())
         for number, room in enumerate(row)
     }

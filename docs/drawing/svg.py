@@ -40,7 +40,12 @@ class Arrow(NamedTuple):
 
 
 def drawing(
-    title: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow], *, width: int = 150, gap: int = GAP_X
+    title: str,
+    boxes: Mapping[str, Box],
+    arrows: Sequence[Arrow],
+    *,
+    width: int = 150,
+    gap: int = GAP_X,
 ) -> str:
     """Return the SVG of boxes and arrows.
 
@@ -96,7 +101,10 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], label: str, wid
         at, anchor = (first[0] + 4, first[1] - 5), "start"
     else:  # to the row above or below
         down = y1 > y0
-        first, last = (x0 + width / 2, y0 + (ROW if down else 0)), (x1 + width / 2, y1 + (0 if down else ROW))
+        first, last = (
+            (x0 + width / 2, y0 + (ROW if down else 0)),
+            (x1 + width / 2, y1 + (0 if down else ROW)),
+        )
         path = f"M{first[0]:g} {first[1]:g}V{(first[1] + last[1]) / 2:g}H{last[0]:g}V{last[1]:g}"
         at, anchor = (first[0] + 5, (first[1] + last[1]) / 2 - 3), "start"
     text = f'<text x="{at[0]:g}" y="{at[1]:g}" text-anchor="{anchor}" font-size="{SMALL}" fill="#495057">'

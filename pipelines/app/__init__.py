@@ -33,7 +33,10 @@ RESUMED = ("index", "train")
 GROUPS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "components": ("components.__main__", "Run one stage of the pipeline."),
-        "pipelines": ("pipelines.commands", "Render, compile, run, schedule and promote the pipeline."),
+        "pipelines": (
+            "pipelines.commands",
+            "Render, compile, run, schedule and promote the pipeline.",
+        ),
     }
 )
 """Groups of commands, each with the module that has it as ``main``, and its summary."""
@@ -55,7 +58,9 @@ class LazyGroup(click.Group):
                 group: click.Command = import_module(GROUPS[cmd_name][0]).main
                 return group
             module = cmd_name.replace("-", "_")
-            command: click.Command = getattr(import_module(f"{__name__}.{module}"), f"{module}_command")
+            command: click.Command = getattr(
+                import_module(f"{__name__}.{module}"), f"{module}_command"
+            )
         except ModuleNotFoundError as error:
             raise missing_extra(cmd_name, error) from error
         return command
@@ -70,7 +75,9 @@ class LazyGroup(click.Group):
             if error.strerror is None or not isinstance(error.filename, str | os.PathLike):
                 raise
             name = os.fspath(error.filename).removesuffix(".new").removesuffix(".partial")
-            raise OSError(f"{name}: {error.strerror}") from error  # without a number and the name of a temporary file
+            raise OSError(
+                f"{name}: {error.strerror}"
+            ) from error  # without a number and the name of a temporary file
         except KeyboardInterrupt:
             again = "; the same command goes on" if ctx.invoked_subcommand in RESUMED else ""
             raise click.ClickException(f"stopped{again}") from None
@@ -87,14 +94,20 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items(), *((name, summary) for name, (_, summary) in GROUPS.items())])
+            formatter.write_dl(
+                [*COMMANDS.items(), *((name, summary) for name, (_, summary) in GROUPS.items())]
+            )
 
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
     """Return the error of a command that needs a package: it names the extras that install it."""
     own = {"serve": "serve", "export-site": "site", "pipelines": "pipelines"}.get(command, "train")
     own = "train" if error.name == "mlflow" else own
-    own = "search" if command == "index" and error.name in ("huggingface_hub", "tokenizers", "watchfiles") else own
+    own = (
+        "search"
+        if command == "index" and error.name in ("huggingface_hub", "tokenizers", "watchfiles")
+        else own
+    )
     extras = "cpu" if error.name == "onnxruntime" else f"{own},cpu"
     return click.ClickException(
         f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal-vse[{extras}]'"

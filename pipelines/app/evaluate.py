@@ -13,7 +13,9 @@ from runtime import parameters
 @click.command()
 @run_option
 @click.option(
-    "--split", type=click.Choice(["train", "val", "test"]), help="Split to evaluate; by default the run's split."
+    "--split",
+    type=click.Choice(["train", "val", "test"]),
+    help="Split to evaluate; by default the run's split.",
 )
 def evaluate_command(folder: Path | None, split: str | None) -> None:
     """Evaluate the model of a run, print its metrics, and write the report."""

@@ -29,7 +29,9 @@ MODEL, SENTENCES, IMMICH = MODELS = ("onnx", "sentence-transformers", "immich")
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of a collection; by default the run's collection.",
 )
-def export_command(destination: Path, folder: Path | None, name: str, collection: Path | None) -> None:
+def export_command(
+    destination: Path, folder: Path | None, name: str, collection: Path | None
+) -> None:
     """Copy the model of a run to DESTINATION, or write its collection there for another tool.
 
     onnx is the graphs, with what turns sentences and images into their inputs; sentence-transformers the text encoder
@@ -38,7 +40,9 @@ def export_command(destination: Path, folder: Path | None, name: str, collection
     """
     if name in MODELS:
         if collection is not None:
-            raise click.UsageError(f"--collection needs a format of a collection: {', '.join(FORMATS)}")
+            raise click.UsageError(
+                f"--collection needs a format of a collection: {', '.join(FORMATS)}"
+            )
         _write_model(latest_run(folder) / ARTIFACTS, name, destination)
     else:
         from bifocal.search.collection.collection import Collection
@@ -57,7 +61,9 @@ def _write_model(artifacts: Path, name: str, destination: Path) -> None:
     with new_folder(destination) as partial:
         if name == SENTENCES:
             if not (artifacts / "embedding").is_dir():
-                raise ValueError(f"{artifacts.parent} has no trained text encoder: see 'bifocal train'")
+                raise ValueError(
+                    f"{artifacts.parent} has no trained text encoder: see 'bifocal train'"
+                )
             from bifocal.export.formats.sentence_transformers import export_sentence_transformer
 
             export_sentence_transformer(artifacts / "embedding", artifacts / "text", partial)

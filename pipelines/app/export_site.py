@@ -10,9 +10,17 @@ DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.command("export-site")
 @click.argument("run", type=DIRECTORY)
 @click.argument("destination", type=click.Path(path_type=Path), required=False)
-@click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default the run's.")
-@click.option("--index", type=DIRECTORY, help="Folder of the index; by default the run's, or exact search.")
-@click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
+@click.option(
+    "--collection", type=DIRECTORY, help="Folder of the collection; by default the run's."
+)
+@click.option(
+    "--index", type=DIRECTORY, help="Folder of the index; by default the run's, or exact search."
+)
+@click.option(
+    "--images",
+    type=DIRECTORY,
+    help="Folder of the images; by default where the collection has them.",
+)
 @click.option(
     "--deletions",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -54,6 +62,8 @@ def export_site_command(
     if report.place_bytes:
         click.echo(f"{report.place_bytes / 1000:.1f} KB per image show where a phrase is")
     else:
-        click.echo("the copy does not show where a phrase is: the model has no pointing head, or --no-places is given")
+        click.echo(
+            "the copy does not show where a phrase is: the model has no pointing head, or --no-places is given"
+        )
     click.echo(f"text encoder of int8: cosine with the model at least {report.cosine:.4f}")
     click.echo(f"-> {written}, for a web server: python -m http.server --directory {written}")

@@ -50,10 +50,26 @@ SHOWN = 20
     help="Folder with the encoder's files, in place of a download or the extra small. For small (or BIFOCAL_WEIGHTS): "
     "weights of a backbone, and the folder of a sentence encoder.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Run folder to write; by default runs/NAME-index.")
-@click.option("--watch", "is_watched", is_flag=True, help="Go on until Ctrl-C, and index each change of DIRECTORY.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Download the encoder of the default without a question.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Run folder to write; by default runs/NAME-index.",
+)
+@click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Go on until Ctrl-C, and index each change of DIRECTORY.",
+)
+@click.option(
+    "--yes",
+    "is_agreed",
+    is_flag=True,
+    help="Download the encoder of the default without a question.",
+)
+@click.option(
+    "--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing."
+)
 def index_command(
     directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None, is_watched: bool,
     is_agreed: bool, is_dry: bool,
@@ -97,7 +113,9 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     from pipelines.app.encoders import encoder_folder, small_pointing
     from pipelines.app.index_folder import index_folder
 
-    folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before an export
+    folder.mkdir(
+        parents=True, exist_ok=True
+    )  # a target that cannot be written fails before an export
     if section["run"] is None:
         named = None if section["weights"] is None else Path(section["weights"])
         encoders, bank = encoder_folder(section["encoder"], named), None
@@ -105,7 +123,9 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
     write_parameters(folder, {INDEXED: section})  # a killed call goes on with these encoders
-    indexed = index_folder(directory, encoders, folder, bank, small_pointing() if is_towers(encoders) else None)
+    indexed = index_folder(
+        directory, encoders, folder, bank, small_pointing() if is_towers(encoders) else None
+    )
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(
@@ -127,14 +147,25 @@ def plan(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     with TemporaryDirectory() as unpacked:
         source = files_source(directory, Path(unpacked))
     collection = folder / ARTIFACTS / "collection"
-    known = set(Collection.open(collection).ids) if (collection / DESCRIPTION).is_file() else set[str]()
+    known = (
+        set(Collection.open(collection).ids) if (collection / DESCRIPTION).is_file() else set[str]()
+    )
     new = sum(entry.item_id not in known for entry in source.entries)
     captions = sum(map(len, source.captions.values()))
     encoder = section["encoder"] or f"trained, of {section['run']}"
-    click.echo(f"{len(source.entries):,} images, {new:,} of them new; {captions:,} captions; encoder {encoder}")
-    is_local = section["run"] or section["weights"] or os.environ.get(WEIGHTS_VARIABLE) or Path(encoder).is_dir()
+    click.echo(
+        f"{len(source.entries):,} images, {new:,} of them new; {captions:,} captions; encoder {encoder}"
+    )
+    is_local = (
+        section["run"]
+        or section["weights"]
+        or os.environ.get(WEIGHTS_VARIABLE)
+        or Path(encoder).is_dir()
+    )
     click.echo(f"download: {'none' if is_local else 'the encoder, unless it is in the cache'}")
-    click.echo(f"about {new / RATE / 60:.0f} minutes for new images with the encoder small on two cores")
+    click.echo(
+        f"about {new / RATE / 60:.0f} minutes for new images with the encoder small on two cores"
+    )
     if source.rejected:
         print_left_out(source.rejected)
 
@@ -155,21 +186,32 @@ def chosen_encoders(
     Raises:
         click.UsageError: nobody agreed to a download of the best encoders.
     """
-    previous = check_owner(folder, {INDEXED: {"directory": directory}}, is_named=is_named).get(INDEXED)
+    previous = check_owner(folder, {INDEXED: {"directory": directory}}, is_named=is_named).get(
+        INDEXED
+    )
     if run is None and encoder is None and weights is None and previous:
         return {**previous, "directory": directory}
     absolute = {
-        name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
+        name: None if path is None else str(path.resolve())
+        for name, path in (("run", run), ("weights", weights))
     }
     from pipelines.app.encoders import SMALL, best_encoder, encoder_name
 
     if run is None and encoder is None and weights is None:
         if not is_dry:
-            folder.mkdir(parents=True, exist_ok=True)  # a target that cannot be written fails before a download
+            folder.mkdir(
+                parents=True, exist_ok=True
+            )  # a target that cannot be written fails before a download
         encoder, reason, size = best_encoder()
         click.echo(f"encoder {encoder}: {reason}", err=True)
         if size and not (is_agreed or is_dry):
             if not sys.stdin.isatty():
-                raise click.UsageError("add --yes to download it, or name another encoder, such as --encoder small")
+                raise click.UsageError(
+                    "add --yes to download it, or name another encoder, such as --encoder small"
+                )
             click.confirm("Download it?", default=True, abort=True, err=True)
-    return {"directory": directory, "encoder": encoder_name(encoder or SMALL) if run is None else None, **absolute}
+    return {
+        "directory": directory,
+        "encoder": encoder_name(encoder or SMALL) if run is None else None,
+        **absolute,
+    }

@@ -51,7 +51,11 @@ class Indexed:
 
 
 def index_folder(
-    directory: Path, encoders: Path, folder: Path, bank: Path | None = None, pointing: Path | None = None
+    directory: Path,
+    encoders: Path,
+    folder: Path,
+    bank: Path | None = None,
+    pointing: Path | None = None,
 ) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
@@ -68,7 +72,9 @@ def index_folder(
         ValueError: the model has no single vector for an image, or the folder has no image that can be decoded.
     """
     if scores_pairs(encoders):
-        raise ValueError("the model is of late interaction: no single vector of an image can be stored")
+        raise ValueError(
+            "the model is of late interaction: no single vector of an image can be stored"
+        )
     collection, digest = folder / COLLECTION, model_hash(encoders)
     complete(collection.parent)
     previous = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
@@ -89,18 +95,28 @@ def index_folder(
         built.calibration = calibrate_by_names(built, *name_vectors(encoders, digest))
     index = artifacts.open_partial(folder / INDEX, {"model": digest})
     built.write(index)
-    written = {collection: partial, folder / INDEX: index, **_new_encoders(encoders, pointing, folder / ONNX, digest)}
+    written = {
+        collection: partial,
+        folder / INDEX: index,
+        **_new_encoders(encoders, pointing, folder / ONNX, digest),
+    }
     artifacts.commit_all(written, {"component": "index"})
     live = _live(Collection.open(collection))
     new, embedded = len(live - known), int(counts["embedded"])
     rejected = pq.read_table(collection / REJECTED).to_pylist()
     broken = [(row["image"], row["reason"]) for row in rejected]
     same = previous is not None and previous.model.sha256 == digest
-    return Indexed(len(live), new, embedded - new if same else 0, len(known - live), broken, embedded / seconds)
+    return Indexed(
+        len(live), new, embedded - new if same else 0, len(known - live), broken, embedded / seconds
+    )
 
 
 def _live(collection: Collection) -> set[str]:
-    return {item_id for item_id, deleted in zip(collection.ids, collection.deleted, strict=True) if not deleted}
+    return {
+        item_id
+        for item_id, deleted in zip(collection.ids, collection.deleted, strict=True)
+        if not deleted
+    }
 
 
 def _index(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
@@ -118,14 +134,22 @@ def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
 
     def write(partial: Path) -> None:
         embedder = Embedder(encoders)
-        for file, sentences in texts.items():  # one by one, as queries are: a batch changes the rounding of int8
-            np.save(partial / file, np.concatenate([embedder.embed_sentences([sentence]) for sentence in sentences]))
+        for (
+            file,
+            sentences,
+        ) in texts.items():  # one by one, as queries are: a batch changes the rounding of int8
+            np.save(
+                partial / file,
+                np.concatenate([embedder.embed_sentences([sentence]) for sentence in sentences]),
+            )
 
     write_once(folder, write)
     return [np.load(folder / file, allow_pickle=False) for file in texts]
 
 
-def _new_encoders(encoders: Path, pointing: Path | None, target: Path, digest: str) -> dict[Path, Path]:
+def _new_encoders(
+    encoders: Path, pointing: Path | None, target: Path, digest: str
+) -> dict[Path, Path]:
     """Link or copy the encoders and a pointing head to a partial folder, unless the run folder has them."""
     is_known = (target / artifacts.MANIFEST).is_file() and model_hash(target) == digest
     if is_known and (pointing is None or (target / POINTING).is_dir()):
@@ -170,12 +194,18 @@ def changes(source: Path, run: Path) -> Iterator[None]:
         while True:
             try:
                 yield from watch(
-                    folder, watch_filter=is_read, debounce=QUIET_MS, rust_timeout=LOOK_MS, yield_on_timeout=True
+                    folder,
+                    watch_filter=is_read,
+                    debounce=QUIET_MS,
+                    rust_timeout=LOOK_MS,
+                    yield_on_timeout=True,
                 )
                 return
             except WatchfilesRustInternalError:  # a file came whose name is not UTF-8
                 yield "a change"
 
     for number, found in enumerate(look()):
-        if found or number == 0:  # without a change: no image came between the first index and the watch
+        if (
+            found or number == 0
+        ):  # without a change: no image came between the first index and the watch
             yield

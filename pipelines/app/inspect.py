@@ -44,11 +44,19 @@ class Inspected(NamedTuple):
     help="File of the page with thumbnails.",
 )
 @click.option(
-    "--compare", type=click.IntRange(0), default=5000, show_default=True, help="Images to compare for near-duplicates."
+    "--compare",
+    type=click.IntRange(0),
+    default=5000,
+    show_default=True,
+    help="Images to compare for near-duplicates.",
 )
 @click.option("--captions", help="File name of the caption table, if there are several.")
-@click.option("--uncaptioned", is_flag=True, help="Images without captions are meant to be searched.")
-def inspect_command(directory: str, page: Path, compare: int, captions: str | None, uncaptioned: bool) -> None:
+@click.option(
+    "--uncaptioned", is_flag=True, help="Images without captions are meant to be searched."
+)
+def inspect_command(
+    directory: str, page: Path, compare: int, captions: str | None, uncaptioned: bool
+) -> None:
     """Check DIRECTORY, a folder of images with captions, and print what is in it and what is wrong.
 
     DIRECTORY may be an address s3://bucket/folder: its files are copied to the cache of this machine.
@@ -95,14 +103,26 @@ def inspected(directory: str, compare: int = 5000, **options: Any) -> Iterator[I
         root = cache_path(directory)
         Storage().download(directory, root)
     with tempfile.TemporaryDirectory() as folder:
-        out, seed = Path(folder), load(shipped_file("params.yaml"))["seed"]  # which draws the splits of a training
+        out, seed = (
+            Path(folder),
+            load(shipped_file("params.yaml"))["seed"],
+        )  # which draws the splits of a training
         images = ImageFolder(root, seed=seed, **options)
         corpus = images.read(out / "images")
-        write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=max_pixels(), max_rejected_fraction=1.0)
+        write_dataset(
+            out,
+            "ImageFolder",
+            corpus,
+            copy_images=False,
+            max_pixels=max_pixels(),
+            max_rejected_fraction=1.0,
+        )
         dataset, rejected = read_dataset(out), pd.read_parquet(out / "rejected.parquet")
         by_image = dataset.captions.groupby("image_id")["text"].agg(list).tolist()
         languages = caption_languages(by_image) if find_spec("langdetect") else {}
-        yield Inspected(root, images, dataset, inspect_dataset(dataset, rejected, languages, compare))
+        yield Inspected(
+            root, images, dataset, inspect_dataset(dataset, rejected, languages, compare)
+        )
 
 
 def findings_tables(inspection: "Inspection") -> "RenderableType":
@@ -123,7 +143,10 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
         color = COLORS[finding.severity]
         example = f"\n[dim]{_escaped(finding.examples[0])}[/dim]" if finding.examples else ""
         findings.add_row(
-            f"[{color}]{finding.severity}[/]", _escaped(finding.title) + example, f"{finding.count:,}", finding.advice
+            f"[{color}]{finding.severity}[/]",
+            _escaped(finding.title) + example,
+            f"{finding.count:,}",
+            finding.advice,
         )
     return Group(contents, findings)
 

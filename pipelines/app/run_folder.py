@@ -18,7 +18,10 @@ INDEXED = "index"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 run_option = click.option(
-    "--run", "folder", type=click.Path(path_type=Path), help="Folder of the run; by default the latest one below runs/."
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the run; by default the latest one below runs/.",
 )
 
 
@@ -30,7 +33,9 @@ class FolderOrAddress(click.Path):
         return value if is_address(value) else str(super().convert(value, param, ctx))
 
 
-def check_picture(context: click.Context, option: click.Parameter, file: Path | None) -> Path | None:
+def check_picture(
+    context: click.Context, option: click.Parameter, file: Path | None
+) -> Path | None:
     """Return a file to write a picture to, if Pillow knows its suffix."""
     if file is not None and file.suffix.lower() not in PICTURES:
         raise click.BadParameter(f"{file}: expected a name that ends in {', '.join(PICTURES)}")
@@ -41,7 +46,9 @@ def latest_run(folder: Path | None) -> Path:
     """Return ``folder``, or else the run below ``runs/`` that was written last."""
     if folder is not None:
         if not (folder / PARAMETERS).is_file():
-            raise FileNotFoundError(f"{folder} is not a run folder: it has no {PARAMETERS}; see 'bifocal train'")
+            raise FileNotFoundError(
+                f"{folder} is not a run folder: it has no {PARAMETERS}; see 'bifocal train'"
+            )
         complete(folder / ARTIFACTS)
         return folder
     runs = [path.parent for path in RUNS.glob(f"*/{PARAMETERS}")]
@@ -78,13 +85,21 @@ def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict
     option = "--folder" if INDEXED in new else "--run"
     if not (folder / PARAMETERS).is_file():
         if folder.is_dir() and any(folder.iterdir()):
-            raise FileExistsError(f"{folder} is not a run folder, and it is not empty: name another one with {option}")
+            raise FileExistsError(
+                f"{folder} is not a run folder, and it is not empty: name another one with {option}"
+            )
         return {}
     values: dict[str, Any] = read_yaml(folder / PARAMETERS) or {}
-    former, source, is_same_kind = _source(values), _source(new), (INDEXED in values) == (INDEXED in new)
+    former, source, is_same_kind = (
+        _source(values),
+        _source(new),
+        (INDEXED in values) == (INDEXED in new),
+    )
     if is_same_kind and former == source:
         return values
-    is_gone = is_same_kind and former is not None and not is_address(former) and not Path(former).exists()
+    is_gone = (
+        is_same_kind and former is not None and not is_address(former) and not Path(former).exists()
+    )
     if is_gone and is_named:
         return values
     moved = f"; if {former} is now {source}, go on with {option} {folder}" if is_gone else ""

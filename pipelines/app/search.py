@@ -18,9 +18,13 @@ LONGEST_NAME = 255
 @click.command()
 @click.argument("query")
 @run_option
-@click.option("-k", "count", type=click.IntRange(1, 100), default=5, show_default=True, help="Images to show.")
+@click.option(
+    "-k", "count", type=click.IntRange(1, 100), default=5, show_default=True, help="Images to show."
+)
 @click.option("--plus", multiple=True, help="Sentence that is added to QUERY; may be repeated.")
-@click.option("--minus", multiple=True, help="Sentence that is subtracted from QUERY; may be repeated.")
+@click.option(
+    "--minus", multiple=True, help="Sentence that is subtracted from QUERY; may be repeated."
+)
 @click.option(
     "--mode",
     type=click.Choice(["vectors", "hybrid", "regions"]),
@@ -28,7 +32,9 @@ LONGEST_NAME = 255
     show_default=True,
     help="hybrid also finds words of captions and metadata; regions ranks images by their best region.",
 )
-@click.option("--where", default="{}", help='Filter of the metadata as JSON, such as {"year": {"min": 2000}}.')
+@click.option(
+    "--where", default="{}", help='Filter of the metadata as JSON, such as {"year": {"min": 2000}}.'
+)
 @click.option("--group", help="Metadata column: show one result of each of its values.")
 @click.option(
     "--picture",
@@ -36,8 +42,17 @@ LONGEST_NAME = 255
     callback=check_picture,
     help="File of the sheet of images; by default search.png in the run folder.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, and write a sheet only by --picture.")
-@click.option("--copy-to", type=click.Path(path_type=Path, file_okay=False), help="Folder to copy the images to.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the results as JSON, and write a sheet only by --picture.",
+)
+@click.option(
+    "--copy-to",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to copy the images to.",
+)
 def search_command(
     query: str,
     folder: Path | None,
@@ -85,14 +100,18 @@ def search_command(
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         if not as_json:
-            click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {printable(hit.path or hit.id)}{printable(caption)}")
+            click.echo(
+                f"{number:3}.  {hit.score:.4f}{relevance}  {printable(hit.path or hit.id)}{printable(caption)}"
+            )
         if hit.path is not None and not hit.path.is_file():
             moved.append(hit.path)
         elif hit.path is not None:
             if copy_to is not None:
                 copy_to.mkdir(parents=True, exist_ok=True)
                 shutil.copy(hit.path, copy_to / _copy_name(number, hit.path))
-            shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.id).name}"))
+            shown.append(
+                (open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.id).name}")
+            )
     if moved:
         names = ", ".join(map(printable, moved))
         again = f"run 'bifocal index' or 'train' again, with --folder or --run {folder} if their folder moved"
@@ -119,7 +138,9 @@ def _sentence_or_image(query: str) -> str | Path:
     if Path(query).suffix.lower() in IMAGE_SUFFIXES:
         if " " not in query or "/" in query:
             raise FileNotFoundError(f"{query}: there is no such image file")
-        click.echo(f"{query}: there is no such image file, so it is searched as a sentence", err=True)
+        click.echo(
+            f"{query}: there is no such image file, so it is searched as a sentence", err=True
+        )
     return query
 
 
@@ -129,5 +150,7 @@ def _condition(where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         condition = None
     if not isinstance(condition, dict):
-        raise click.UsageError(f'--where is {where!r}, expected JSON such as {{"year": {{"min": 2000}}}}')
+        raise click.UsageError(
+            f'--where is {where!r}, expected JSON such as {{"year": {{"min": 2000}}}}'
+        )
     return condition

@@ -30,7 +30,9 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def free_address(host: str, port: int) -> tuple[str, int]:
     """Return the IP address and the port to listen on; raise ``OSError`` if another program listens on it."""
-    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    family, _, _, _, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
     with socket.socket(family) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
@@ -38,7 +40,9 @@ def free_address(host: str, port: int) -> tuple[str, int]:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise OSError(f"port {port} is in use: name another one, such as --port {port + 1}") from error
+            raise OSError(
+                f"port {port} is in use: name another one, such as --port {port + 1}"
+            ) from error
         ip, free = tried.getsockname()[:2]
     return str(ip), int(free)
 
@@ -56,25 +60,77 @@ def raise_file_limit() -> int:
 
 @click.command()
 @run_option
-@click.option("--model", metavar="URI", help="Registered model with its release, such as models:/bifocal@champion.")
-@click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default the run's.")
-@click.option("--index", type=DIRECTORY, help="Folder of the index; by default the run's, or exact search.")
-@click.option("--canary", metavar="URI", help="Release that answers a share of the clients.")
-@click.option("--shadow", metavar="URI", help="Release that repeats the searches of a share of the clients.")
-@click.option("--share", type=click.FloatRange(0, 1), help="Share of --canary or --shadow; by default 0.1.")
-@click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
-@click.option("--open", "is_open", is_flag=True, help="Without keys, answer everybody who reaches another --host.")
-@click.option("--allowed-host", "hosts", multiple=True, help="Name that clients call the service by; repeatable.")
-@click.option("--cors-origin", "origins", multiple=True, help="Origin whose pages may call the API; repeatable.")
 @click.option(
-    "--trusted-proxy", "proxies", multiple=True, help="Address of a proxy whose X-Forwarded-For names the client."
+    "--model",
+    metavar="URI",
+    help="Registered model with its release, such as models:/bifocal@champion.",
 )
-@click.option("--max-requests", type=click.IntRange(1), default=1024, show_default=True, help="Requests at a time.")
-@click.option("--decoders", type=click.IntRange(1), default=1, show_default=True, help="Images decoded at a time.")
 @click.option(
-    "--rate", type=click.FloatRange(0), default=0.0, show_default=True, help="Requests per second of a client; 0: any."
+    "--collection", type=DIRECTORY, help="Folder of the collection; by default the run's."
+)
+@click.option(
+    "--index", type=DIRECTORY, help="Folder of the index; by default the run's, or exact search."
+)
+@click.option("--canary", metavar="URI", help="Release that answers a share of the clients.")
+@click.option(
+    "--shadow", metavar="URI", help="Release that repeats the searches of a share of the clients."
+)
+@click.option(
+    "--share", type=click.FloatRange(0, 1), help="Share of --canary or --shadow; by default 0.1."
+)
+@click.option(
+    "--images",
+    type=DIRECTORY,
+    help="Folder of the images; by default where the collection has them.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    help="Without keys, answer everybody who reaches another --host.",
+)
+@click.option(
+    "--allowed-host",
+    "hosts",
+    multiple=True,
+    help="Name that clients call the service by; repeatable.",
+)
+@click.option(
+    "--cors-origin",
+    "origins",
+    multiple=True,
+    help="Origin whose pages may call the API; repeatable.",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    help="Address of a proxy whose X-Forwarded-For names the client.",
+)
+@click.option(
+    "--max-requests",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="Requests at a time.",
+)
+@click.option(
+    "--decoders",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Images decoded at a time.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Requests per second of a client; 0: any.",
 )
 @click.option(
     "--deletions",
@@ -94,7 +150,11 @@ def raise_file_limit() -> int:
 @click.option("--open-metrics", is_flag=True, help="Answer /metrics without a key.")
 @click.option("--log-queries", is_flag=True, help="Write the sentences of the requests to the log.")
 @click.option(
-    "--poll", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Seconds between looks for a new model."
+    "--poll",
+    type=click.FloatRange(0.1),
+    default=5.0,
+    show_default=True,
+    help="Seconds between looks for a new model.",
 )
 def serve_command(
     folder: Path | None,
@@ -128,9 +188,20 @@ def serve_command(
     """
     from bifocal.onnx.limits import Limits
     from bifocal.serving.service.app import create_app
-    from bifocal.serving.service.observation import JSONFormatter, TextFormatter, add_traces, is_news
+    from bifocal.serving.service.observation import (
+        JSONFormatter,
+        TextFormatter,
+        add_traces,
+        is_news,
+    )
     from bifocal.serving.service.settings import Settings, read_keys
-    from pipelines.app.serve_sources import CheckedRun, ReleaseSource, open_candidate, open_deletions, open_source
+    from pipelines.app.serve_sources import (
+        CheckedRun,
+        ReleaseSource,
+        open_candidate,
+        open_deletions,
+        open_source,
+    )
     from runtime.redaction import redact
 
     source = open_source(folder, model, collection, index, images)
@@ -139,7 +210,9 @@ def serve_command(
     source.check() if isinstance(source, CheckedRun) else source.key()
     keys, admin = read_keys(os.environ)
     if admin is not None and deletions is None and not isinstance(source, ReleaseSource):
-        raise click.UsageError("BIFOCAL_ADMIN_KEY may delete: name the file that keeps the ids, with --deletions")
+        raise click.UsageError(
+            "BIFOCAL_ADMIN_KEY may delete: name the file that keeps the ids, with --deletions"
+        )
     names = (*LOCAL, f"[{LOCAL[-1]}]")
     unguarded = host not in LOCAL and not keys
     if unguarded and not is_open:
@@ -161,7 +234,9 @@ def serve_command(
         handler.addFilter(is_news)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     if unguarded:
-        logging.getLogger(__name__).warning("no keys: everybody who reaches this service may search and read items")
+        logging.getLogger(__name__).warning(
+            "no keys: everybody who reaches this service may search and read items"
+        )
     app = create_app(source, settings, open_deletions(source, deletions), poll, candidate)
     add_traces(app)
     run_server(app, ip, free_port, proxies)

@@ -68,7 +68,9 @@ class RegisteredModel:
 
         version = get_version(self.name, self.alias)
         if version is None:
-            raise FileNotFoundError(f"the registry has no version of {self.name} with the alias {self.alias}")
+            raise FileNotFoundError(
+                f"the registry has no version of {self.name} with the alias {self.alias}"
+            )
         return version
 
 
@@ -104,7 +106,9 @@ class ReleaseSource:
         with TemporaryDirectory() as folder:
             graphs, release = download_release(version, digest, Path(folder))
             name = f"{version.model} version {version.number}, release {digest[:12]}"
-            model = open_search_model(graphs, release / COLLECTION, release / INDEX, name, self.images)
+            model = open_search_model(
+                graphs, release / COLLECTION, release / INDEX, name, self.images
+            )
         model.version = replace(model.version, number=version.number, release=digest)
         return model
 
@@ -140,8 +144,15 @@ class RegistrySource:
 
     reversible = False  # the times of its files are part of a key
 
-    def __init__(self, uri: str, collection: Path, index: Path | None, images: Path | None = None) -> None:
-        self.model, self.collection, self.index, self.images = RegisteredModel(uri), collection, index, images
+    def __init__(
+        self, uri: str, collection: Path, index: Path | None, images: Path | None = None
+    ) -> None:
+        self.model, self.collection, self.index, self.images = (
+            RegisteredModel(uri),
+            collection,
+            index,
+            images,
+        )
 
     def key(self) -> str:
         """Return the number of the version with the state of collection and index."""
@@ -153,19 +164,30 @@ class RegistrySource:
         version = self.model.version()
         check_sums(self.collection, self.index)
         with TemporaryDirectory() as folder:  # the graphs are in memory once the model is open
-            graphs, name = version.download_graphs(Path(folder)), f"{version.model} version {version.number}"
+            graphs, name = (
+                version.download_graphs(Path(folder)),
+                f"{version.model} version {version.number}",
+            )
             return open_search_model(graphs, self.collection, self.index, name, self.images)
 
 
 def open_source(
-    folder: Path | None, model: str | None, collection: Path | None, index: Path | None, images: Path | None = None
+    folder: Path | None,
+    model: str | None,
+    collection: Path | None,
+    index: Path | None,
+    images: Path | None = None,
 ) -> ModelSource:
     """Return the source that the options name."""
     if model is None:
         return CheckedRun(latest_run(folder), collection, index, images)
     if folder is not None or (index is not None and collection is None):
         raise click.UsageError("--model excludes --run, and --index needs --collection")
-    return ReleaseSource(model, images) if collection is None else RegistrySource(model, collection, index, images)
+    return (
+        ReleaseSource(model, images)
+        if collection is None
+        else RegistrySource(model, collection, index, images)
+    )
 
 
 def open_deletions(source: ModelSource, file: Path | None) -> Deletions:
@@ -191,5 +213,9 @@ def open_candidate(
     if canary is not None and shadow is not None:
         raise click.UsageError("--canary and --shadow exclude each other")
     if not isinstance(source, ReleaseSource):
-        raise click.UsageError(f"--{mode} compares releases: it needs --model, without --collection")
-    return Candidate(CandidateSource(uri, source, source.images), mode, SHARE if share is None else share)
+        raise click.UsageError(
+            f"--{mode} compares releases: it needs --model, without --collection"
+        )
+    return Candidate(
+        CandidateSource(uri, source, source.images), mode, SHARE if share is None else share
+    )

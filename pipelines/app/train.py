@@ -39,7 +39,10 @@ GAIN = "zero_shot.json"
 @click.command()
 @click.argument("directory", type=FolderOrAddress(exists=True, resolve_path=True))
 @click.option(
-    "--run", "folder", type=click.Path(path_type=Path), help="Folder of the run; by default runs/NAME of DIRECTORY."
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the run; by default runs/NAME of DIRECTORY.",
 )
 @click.option(
     "--weights",
@@ -55,7 +58,10 @@ GAIN = "zero_shot.json"
     "open_clip, a repository of the Hugging Face hub, or a folder; the better of trained and untrained is exported. "
     "--weights replaces the download.",
 )
-@click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
+@click.option(
+    "--budget",
+    help="Time limit, such as 30m: it chooses image size and epochs; all images are used.",
+)
 @click.option(
     "--recipe",
     "recipes",
@@ -89,9 +95,13 @@ def train_command(
     is_named, folder = folder is not None, folder or RUNS / run_name(directory)
     seconds = None if budget is None else parse_budget(budget)
     if budget is not None and encoder is not None:
-        raise click.UsageError("--budget chooses the size of images, which --encoder fixes: leave one of them out")
+        raise click.UsageError(
+            "--budget chooses the size of images, which --encoder fixes: leave one of them out"
+        )
     # The last layers need the image size of the recipe, which a budget may change.
-    values, recipe, reasons = compose(directory, weights, recipes, settings, encoder, last_layers=budget is None)
+    values, recipe, reasons = compose(
+        directory, weights, recipes, settings, encoder, last_layers=budget is None
+    )
     if not check_owner(folder, values, is_named=is_named):
         write_parameters(folder, values)  # a killed measurement of the budget has an owner
     shown = recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
@@ -100,7 +110,9 @@ def train_command(
     stages = stages_of_run()
     run_stages(folder, values, [stage for stage in stages if stage.name == "prepare_dataset"])
     counts = Counter(read_dataset(folder / ARTIFACTS / "dataset").images["split"])
-    if problem := missing_splits(counts, dict.fromkeys(["train", "val", values["evaluate"]["split"]])):
+    if problem := missing_splits(
+        counts, dict.fromkeys(["train", "val", values["evaluate"]["split"]])
+    ):
         raise ValueError(f"{directory} cannot be trained on: {problem}")
     if seconds is not None:
         values = fit_budget(seconds, start, folder, values)
@@ -109,10 +121,17 @@ def train_command(
     from rich.console import Console
 
     Console().print(metrics_table(folder))
-    if encoder is None and recipe.stem in ("sentences", "many") and not (recipes or settings or budget):
+    if (
+        encoder is None
+        and recipe.stem in ("sentences", "many")
+        and not (recipes or settings or budget)
+    ):
         encoder = SMALL
     if encoder is not None:
-        click.secho(gain_over_small(folder, values, weights) if encoder == SMALL else gain_of_heads(folder), bold=True)
+        click.secho(
+            gain_over_small(folder, values, weights) if encoder == SMALL else gain_of_heads(folder),
+            bold=True,
+        )
     report = (folder / ARTIFACTS / "report" / "index.html").resolve().as_uri()
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
@@ -127,7 +146,9 @@ def gain_of_heads(folder: Path) -> str:
     sums = found["blended_recall_sum"], found["zero_shot_recall_sum"]
     kept = "the trained heads are kept" if found["blend"] else "the encoder is kept unchanged"
     validation = read_dataset(folder / ARTIFACTS / "dataset").split("val")
-    return gain_sentence(sums, (found["blend_gain_low"], found["blend_gain_high"]), validation, "trained heads", kept)
+    return gain_sentence(
+        sums, (found["blend_gain_low"], found["blend_gain_high"]), validation, "trained heads", kept
+    )
 
 
 def gain_over_small(folder: Path, values: Mapping[str, Any], weights: Path | None) -> str:
@@ -142,17 +163,32 @@ def gain_over_small(folder: Path, values: Mapping[str, Any], weights: Path | Non
     known = json.loads((folder / GAIN).read_text()) if (folder / GAIN).is_file() else {}
     if known.get("key") != key:
         evaluated = read_dataset(folder / ARTIFACTS / "dataset").split(values["evaluate"]["split"])
-        ranks = trained_ranks(metrics, evaluated), untrained_ranks(encoder_folder(SMALL, weights), evaluated)
+        ranks = (
+            trained_ranks(metrics, evaluated),
+            untrained_ranks(encoder_folder(SMALL, weights), evaluated),
+        )
         interval = recall_sum_gain(*ranks, owners(evaluated), KS, seed=values["seed"])
-        sums = [100 * sum(float((part < k).double().mean()) for part in parts for k in KS) for parts in ranks]
-        doubt = "" if interval[0] > 0 else ", and 'bifocal index' with the encoder small may find as much"
+        sums = [
+            100 * sum(float((part < k).double().mean()) for part in parts for k in KS)
+            for parts in ranks
+        ]
+        doubt = (
+            ""
+            if interval[0] > 0
+            else ", and 'bifocal index' with the encoder small may find as much"
+        )
         kept = f"the trained model is exported{doubt}"
-        known = {"key": key, "sentence": gain_sentence(sums, interval, evaluated, "the trained model", kept)}
+        known = {
+            "key": key,
+            "sentence": gain_sentence(sums, interval, evaluated, "the trained model", kept),
+        }
         (folder / GAIN).write_text(json.dumps(known, indent=2) + "\n")
     return str(known["sentence"])
 
 
-def gain_sentence(sums: Sequence[float], interval: tuple[float, float], split: Dataset, model: str, kept: str) -> str:
+def gain_sentence(
+    sums: Sequence[float], interval: tuple[float, float], split: Dataset, model: str, kept: str
+) -> str:
     """Return the recall sums with and without training, the interval of their difference, and what is kept."""
     (trained, untrained), (low, high) = sums, interval
     return (
@@ -167,11 +203,16 @@ def trained_ranks(metrics: Path, dataset: Dataset) -> "list[Tensor]":
     import torch
 
     table, found = pd.read_parquet(metrics / "ranks.parquet"), []
-    ids = {"caption_retrieval": dataset.images["image_id"], "image_retrieval": dataset.captions["caption_id"]}
+    ids = {
+        "caption_retrieval": dataset.images["image_id"],
+        "image_retrieval": dataset.captions["caption_id"],
+    }
     for direction, queries in ids.items():
         ranks = table[table["direction"] == direction].set_index("query")["rank"]
         if not len(ranks):
-            raise ValueError("the model was not compared with the encoder: keep Retrieval in evaluate.evaluators")
+            raise ValueError(
+                "the model was not compared with the encoder: keep Retrieval in evaluate.evaluators"
+            )
         found.append(torch.tensor(ranks.loc[queries.astype(str)].to_numpy(float)))
     return found
 
@@ -185,9 +226,13 @@ def untrained_ranks(encoders: Path, dataset: Dataset) -> "list[Tensor]":
 
     embedder = Embedder(encoders)
     # One by one, as queries are: a batch would change the rounding of the int8 graph.
-    texts = torch.cat([torch.from_numpy(embedder.embed_sentences([text])) for text in dataset.captions["text"]])
+    texts = torch.cat(
+        [torch.from_numpy(embedder.embed_sentences([text])) for text in dataset.captions["text"]]
+    )
     files = [dataset.image_path(name) for name in dataset.images["image_id"]]
-    images = torch.cat([torch.from_numpy(embedder.embed_images([file.read_bytes()])) for file in files])
+    images = torch.cat(
+        [torch.from_numpy(embedder.embed_images([file.read_bytes()])) for file in files]
+    )
     found = retrieval_ranks(images, texts, owners(dataset))
     return [part.expected() for part in found]
 
@@ -196,4 +241,6 @@ def owners(dataset: Dataset) -> "Tensor":
     """Return the row of each caption's image."""
     import torch
 
-    return torch.from_numpy(pd.Index(dataset.images["image_id"]).get_indexer(dataset.captions["image_id"]))
+    return torch.from_numpy(
+        pd.Index(dataset.images["image_id"]).get_indexer(dataset.captions["image_id"])
+    )

@@ -33,7 +33,12 @@ LIKELY = 0.5
     help="File of the picture; by default where.png in the run folder, or here without a run.",
 )
 def where_command(
-    image: Path, phrase: str, folder: Path | None, weights: Path | None, accurate: bool, picture: Path | None
+    image: Path,
+    phrase: str,
+    folder: Path | None,
+    weights: Path | None,
+    accurate: bool,
+    picture: Path | None,
 ) -> None:
     """Show where in IMAGE the PHRASE is: write the image with a heatmap, and print the point.
 
@@ -55,7 +60,9 @@ def where_command(
         pointer, target = bifocal.load(folder).pointer, picture or folder / "where.png"
     if accurate:
         if not isinstance(pointer, PointingHead):
-            raise click.UsageError("--accurate needs a pointing head, which this model does not have")
+            raise click.UsageError(
+                "--accurate needs a pointing head, which this model does not have"
+            )
         pointer.sizes = ACCURATE
     location = locate(pointer, image, phrase)
     location.picture().save(target)
@@ -70,5 +77,9 @@ def describe(phrase: str, location: "Location") -> str:
         return f"no {phrase!r} in this image{known}"
     x, y = location.point
     unlikely = location.probability is not None and location.probability < LIKELY
-    start = f"perhaps no {phrase!r} in this image; the closest place is" if unlikely else f"guess: {phrase!r}"
+    start = (
+        f"perhaps no {phrase!r} in this image; the closest place is"
+        if unlikely
+        else f"guess: {phrase!r}"
+    )
     return f"{start} around {x:.0%} from the left, {y:.0%} from the top{known}"

@@ -21,7 +21,9 @@ FILE = click.Path(path_type=Path)
     "--service", "services", multiple=True, default=("http://127.0.0.1:8080",), show_default=True,
     help="Address of 'bifocal serve'; repeat it for each replica, or give dns+http://NAME:PORT for all pods of a name.",
 )  # fmt: skip
-@click.option("--counts", type=FILE, help="Folder that keeps the counts of replicas over their restarts.")
+@click.option(
+    "--counts", type=FILE, help="Folder that keeps the counts of replicas over their restarts."
+)
 @click.option(
     "--wait",
     "hours",
@@ -29,7 +31,9 @@ FILE = click.Path(path_type=Path)
     default=0.0,
     help="Hours to wait for a decision, one look each ten minutes.",
 )
-@click.option("--rule", "rule_file", type=FILE, help="Rule; by default pipelines/policies/canary.yaml.")
+@click.option(
+    "--rule", "rule_file", type=FILE, help="Rule; by default pipelines/policies/canary.yaml."
+)
 @click.option("--report", "only_report", is_flag=True, help="Only print the report.")
 @project_option
 @artifacts_option
@@ -76,7 +80,9 @@ def _act(file: Path, report: "Report", decision: "Decision", artifacts: Path | N
     from runtime.s3.remote_files import fetch_remote_files
 
     policy = policies.load_promotion(file)
-    version, _ = log_decision(Registered(policy.model, policy.champion, policy.lock_timeout), report, decision)
+    version, _ = log_decision(
+        Registered(policy.model, policy.champion, policy.lock_timeout), report, decision
+    )
     if decision.verdict == "withdraw":
         click.secho(f"withdrawn: version {version.number} of {version.model}", fg="red")
     if decision.verdict != "promote":
@@ -102,12 +108,16 @@ def _print(report: "Report", rule: "Rule") -> None:
     click.echo(f"{'':<14}{'champion':>26}{'candidate':>26}{'difference or ratio':>28}")
     for metric in report.metrics(rule.alpha, rule.searches):
         values = (metric.champion, metric.candidate, metric.comparison)
-        texts = [f"{_text(value):>{width}}" for value, width in zip(values, (26, 26, 28), strict=True)]
+        texts = [
+            f"{_text(value):>{width}}" for value, width in zip(values, (26, 26, 28), strict=True)
+        ]
         click.echo(f"{metric.name:<14}{''.join(texts)}")
 
 
 def _text(value: "Estimate | None") -> str:
     if value is None:
         return "-"
-    interval = "" if value.interval is None else f" ({value.interval[0]:.3g} to {value.interval[1]:.3g})"
+    interval = (
+        "" if value.interval is None else f" ({value.interval[0]:.3g} to {value.interval[1]:.3g})"
+    )
     return f"{value.value:.3g}{interval}"

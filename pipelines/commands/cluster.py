@@ -62,7 +62,9 @@ flow_option = click.option(
 revision_option = click.option(
     "--revision", help="Git commit that user files are read from; by default this checkout's."
 )
-demo_option = click.option("--demo", is_flag=True, help="Train drawn scenes, the default of params.yaml, on a cluster.")
+demo_option = click.option(
+    "--demo", is_flag=True, help="Train drawn scenes, the default of params.yaml, on a cluster."
+)
 skipped_checks_option = click.option(
     "--skip-check",
     "skipped",
@@ -85,14 +87,18 @@ class Pipeline:
         """Return the compiled pipeline as YAML."""
         from pipelines.kubeflow.compile import compile_pipeline
 
-        return compile_pipeline(self.values, self.resources, self.revision, self.flow, policy_file())
+        return compile_pipeline(
+            self.values, self.resources, self.revision, self.flow, policy_file()
+        )
 
 
 def refuse_drawn_scenes(values: Mapping[str, Any], flow: "FlowName") -> None:
     """Raise ``ValueError`` if a cluster would train the drawn scenes of ``params.yaml``, which nobody named."""
     from pipelines.kubeflow.flows import stages_of
 
-    reads_data = any(stage.name == "prepare_dataset" for stage in stages_of(flow, values["pipeline"]))
+    reads_data = any(
+        stage.name == "prepare_dataset" for stage in stages_of(flow, values["pipeline"])
+    )
     if reads_data and split(values["prepare_dataset"]["corpus"])[0] == "Scenes":
         raise ValueError(
             f"the flow {flow} would train drawn scenes: name your images by --project or --recipe, or give --demo"
@@ -114,7 +120,9 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         recipes = [*project_files("recipe.yaml"), *recipes]
         is_here = options.get("runner") == "host" and not options["push"]
-        commit = revision or (ask_git("rev-parse", "HEAD") or "unknown" if is_here else head_commit())
+        commit = revision or (
+            ask_git("rev-parse", "HEAD") or "unknown" if is_here else head_commit()
+        )
         values = load_parameters(recipes, settings)
         if not options.pop("demo", True) and options["runner"] == "cluster" and not recipes:
             refuse_drawn_scenes(values, flow)
@@ -146,7 +154,9 @@ def head_commit() -> str:
     """Return the commit of this checkout."""
     commit = ask_git("rev-parse", "HEAD")
     if not commit:
-        raise ValueError("this folder has no git commit, or git is not installed: name a commit with --revision")
+        raise ValueError(
+            "this folder has no git commit, or git is not installed: name a commit with --revision"
+        )
     return commit
 
 
@@ -160,12 +170,17 @@ def check_cluster(
     """Run the checks for the flows of pipelines with some parameters."""
     from pipelines.kubeflow.preflight import PreflightSubject, check_all
 
-    check_all(PreflightSubject(values, resources, revision, os.environ.get("KFP_NAMESPACE"), flows), skipped)
+    check_all(
+        PreflightSubject(values, resources, revision, os.environ.get("KFP_NAMESPACE"), flows),
+        skipped,
+    )
 
 
 @click.command("compile")
 @pipeline_options
-@click.option("--output", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True)
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True
+)
 def compile_command(pipeline: Pipeline, output: Path) -> None:
     """Compile the pipeline for Kubeflow."""
     output.write_text(pipeline.compile())
@@ -180,7 +195,9 @@ def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
 
     'run --runner cluster' and 'schedule apply' make the same checks first. KFP_NAMESPACE is the namespace of the runs.
     """
-    check_cluster([pipeline.values], pipeline.resources, pipeline.revision, [pipeline.flow], skipped)
+    check_cluster(
+        [pipeline.values], pipeline.resources, pipeline.revision, [pipeline.flow], skipped
+    )
     click.echo("no problem was found")
 
 
@@ -188,7 +205,12 @@ def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
 @pipeline_options
 @skipped_checks_option
 @demo_option
-@click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
+@click.option(
+    "--runner",
+    type=click.Choice(["host", "container", "cluster"]),
+    default="host",
+    show_default=True,
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -196,12 +218,20 @@ def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
     "takes finished steps from it.",
 )
 @click.option(
-    "--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel steps of a local run."
+    "--parallel",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Parallel steps of a local run.",
 )
 @click.option(
-    "--no-cache", is_flag=True, help="Run every step again, such as after files of a previous run were deleted."
+    "--no-cache",
+    is_flag=True,
+    help="Run every step again, such as after files of a previous run were deleted.",
 )
-@click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
+@click.option(
+    "--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote."
+)
 def run(
     pipeline: Pipeline,
     skipped: tuple[str, ...],
@@ -245,7 +275,9 @@ def run(
     is_here = runner == "host" and not push
     if is_here:
         # One process extracts faster than several that start one after another.
-        steps = {name: step.model_copy(update={"shards": 1}) for name, step in resources.steps.items()}
+        steps = {
+            name: step.model_copy(update={"shards": 1}) for name, step in resources.steps.items()
+        }
         resources = resources.model_copy(update={"repository": "", "steps": steps})
     folder = folder or KUBEFLOW_RUNS / (chosen_project() or "local")
     text = replace(pipeline, resources=resources).compile()
@@ -270,7 +302,11 @@ def run(
 @demo_option
 @click.argument("action", type=click.Choice(["diff", "apply", "list"]))
 def schedule(
-    images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str, ...], demo: bool, action: str
+    images: Path | None,
+    overlays: tuple[Path, ...],
+    skipped: tuple[str, ...],
+    demo: bool,
+    action: str,
 ) -> None:
     """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or list them.
 
@@ -288,7 +324,8 @@ def schedule(
         prefix = schedules.prefix_of(chosen_project())
         if action == "list":
             click.echo(
-                "\n".join(schedules.list_schedules(client, prefix)) or "the server has no schedule of this project"
+                "\n".join(schedules.list_schedules(client, prefix))
+                or "the server has no schedule of this project"
             )
             return
         resources, revision = load_resources(images, overlays), head_commit()

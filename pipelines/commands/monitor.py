@@ -40,9 +40,19 @@ CROSSED = 3
     type=click.Path(path_type=Path, exists=True),
     help="Thresholds; by default pipelines/policies/thresholds.yaml.",
 )
-@click.option("--days", type=click.IntRange(min=1), default=7, show_default=True, help="Days to compare.")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Last of these days, in UTC; by default yesterday.")
-@click.option("--reference", is_flag=True, help="Write the reference of these days, in place of comparing with it.")
+@click.option(
+    "--days", type=click.IntRange(min=1), default=7, show_default=True, help="Days to compare."
+)
+@click.option(
+    "--until",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Last of these days, in UTC; by default yesterday.",
+)
+@click.option(
+    "--reference",
+    is_flag=True,
+    help="Write the reference of these days, in place of comparing with it.",
+)
 def monitor(
     folder: Path,
     target: Path,
@@ -77,13 +87,17 @@ def monitor(
     day = until.date() if until else datetime.now(UTC).date() - timedelta(days=1)
     if reference:
         seen = watched.write_reference(day, days).observations
-        click.echo(f"reference of {len(seen.images):,} images and {len(seen.queries):,} queries -> {target}")
+        click.echo(
+            f"reference of {len(seen.images):,} images and {len(seen.queries):,} queries -> {target}"
+        )
         return
     week = watched.compare(day, days)
     for finding in week.findings:
         values = f"{value_text(finding.name, finding.reference)} -> {value_text(finding.name, finding.value)}"
         line = f"{finding.name:<16} {values:<20} p = {finding.p_value:.2g}"
-        click.secho(f"{line}  CROSSED" if finding.crossed else line, fg="red" if finding.crossed else None)
+        click.secho(
+            f"{line}  CROSSED" if finding.crossed else line, fg="red" if finding.crossed else None
+        )
     page = watched.page(day)
     click.echo(f"-> {page}")
     problems = [

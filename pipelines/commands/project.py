@@ -27,7 +27,9 @@ IMAGES = 500
 
 def _choose(context: click.Context, option: click.Parameter, name: str | None) -> None:
     if name is not None and not (PROJECTS / name / RECIPE).is_file():
-        known = ", ".join(sorted(file.parent.name for file in PROJECTS.glob(f"*/{RECIPE}"))) or "none"
+        known = (
+            ", ".join(sorted(file.parent.name for file in PROJECTS.glob(f"*/{RECIPE}"))) or "none"
+        )
         raise click.BadParameter(
             f"{PROJECTS / name / RECIPE} does not exist; projects here: {known}; 'python -m pipelines new {name} "
             "--images DIR' writes one"
@@ -65,7 +67,9 @@ def policy_file(given: Path | None = None) -> Path:
 
 def _name(context: click.Context, argument: click.Parameter, name: str) -> str:
     if not re.fullmatch("[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) or name.startswith("bifocal"):
-        rule = "small letters, digits and '-', not 'bifocal' at the start, which is the default model"
+        rule = (
+            "small letters, digits and '-', not 'bifocal' at the start, which is the default model"
+        )
         raise click.BadParameter(f"{name!r}; expected {rule}")
     return name
 
@@ -78,7 +82,9 @@ def _name(context: click.Context, argument: click.Parameter, name: str) -> str:
     type=FolderOrAddress(exists=True, resolve_path=True),
     help="Folder with images and captions, as of 'bifocal train', or its address s3://bucket/folder.",
 )
-@click.option("--cluster", is_flag=True, help="Also write cluster.yaml, the values of a Kubeflow cluster.")
+@click.option(
+    "--cluster", is_flag=True, help="Also write cluster.yaml, the values of a Kubeflow cluster."
+)
 def new(name: str, images: str, cluster: bool) -> None:
     """Write projects/NAME: the recipe, policy and schedules of a model on your images.
 
@@ -91,11 +97,15 @@ def new(name: str, images: str, cluster: bool) -> None:
 
     folder, root = PROJECTS / name, _root(images, cluster)
     if folder.exists():
-        raise FileExistsError(f"{folder} exists: change its files, delete the folder, or choose another name")
+        raise FileExistsError(
+            f"{folder} exists: change its files, delete the folder, or choose another name"
+        )
     with inspected(images) as seen:
         Console().print(findings_tables(seen.inspection))
         check_count(images, seen.images)
-        training = portable_training(str(seen.root)) if cluster else compose(str(seen.root), None, (), ())
+        training = (
+            portable_training(str(seen.root)) if cluster else compose(str(seen.root), None, (), ())
+        )
         policy = _policy(name, seen.dataset, allow_dirty=not cluster)
     local = not is_address(root) and not Path(root).is_absolute()
     own = {
@@ -115,10 +125,14 @@ def new(name: str, images: str, cluster: bool) -> None:
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")
         click.echo(f"wrote {folder / file}")
-    run, digests = f"python -m pipelines run --project {name}", f"--project {name} --images images.json"
+    run, digests = (
+        f"python -m pipelines run --project {name}",
+        f"--project {name} --images images.json",
+    )
     here = (run, f"bifocal serve --model models:/{name}@champion", f"{run} --flow retrain")
     there = (
-        f"python -m pipelines {step} {digests}" for step in ("preflight", "run --runner cluster", "schedule apply")
+        f"python -m pipelines {step} {digests}"
+        for step in ("preflight", "run --runner cluster", "schedule apply")
     )
     click.echo("\n  ".join(["Next:", *(there if cluster else here)]))
 
@@ -144,7 +158,9 @@ def _recipe(values: dict[str, Any], why: str) -> str:
     for section, given in values.items():
         if not isinstance(given, dict):
             continue
-        changed = {key: value for key, value in given.items() if value != default[section].get(key, ...)}
+        changed = {
+            key: value for key, value in given.items() if value != default[section].get(key, ...)
+        }
         if changed:
             plain = json.loads(json.dumps({section: changed}))  # equal lists are no aliases
             text = parameters.dump_yaml(plain, default_flow_style=None, width=110)
@@ -161,7 +177,11 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
     # Images that look like training images are left out.
     required = max(2, images * 9 // 10)
     drop = round(4 * max(1.0, math.sqrt(IMAGES / images)), 1)
-    guards = ["caption_retrieval.R@1", "image_retrieval.R@1", *(["pointing"] if len(split.phrases) else [])]
+    guards = [
+        "caption_retrieval.R@1",
+        "image_retrieval.R@1",
+        *(["pointing"] if len(split.phrases) else []),
+    ]
     chance = sum(2 * 100 * min(1, k / images) for k in (1, 5, 10))
     boxes = "" if len(split.phrases) else " Pointing has none: the test images have no boxes."
     return (
@@ -174,7 +194,10 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
         f"floors: {{recall_sum: {2 * chance:.1f}}}\n"
         f"# Drops in percentage points that so many images can rule out.{boxes}\n"
         f"max_drops: {{{', '.join(f'{guard}: {drop}' for guard in guards)}}}\n"
-        + ("# Code without a commit is accepted; each version keeps its parameters.\nallow_dirty: true\n" * allow_dirty)
+        + (
+            "# Code without a commit is accepted; each version keeps its parameters.\nallow_dirty: true\n"
+            * allow_dirty
+        )
     )
 
 
@@ -190,5 +213,9 @@ def _cluster(name: str, root: str) -> str:
         f"monitoring: {{folder: {folder}/monitoring, queries: [], days: 7}}\n"
         "# true also pushes all outputs to the DVC remote, and a branch to the repository.\n"
         "push: false\n"
-        + ("" if is_address(root) else f"# Steps read {root} from it, as DVC tracks it.\nrepository: {url}\n")
+        + (
+            ""
+            if is_address(root)
+            else f"# Steps read {root} from it, as DVC tracks it.\nrepository: {url}\n"
+        )
     )

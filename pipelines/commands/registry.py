@@ -21,7 +21,8 @@ def candidate_artifacts(given: Path | None) -> tuple[Path, Path]:
     project = chosen_project()
     folder = given or (KUBEFLOW_RUNS / project if project else Path("artifacts"))
     dataset, features = (
-        next(iter(sorted(folder.glob(f"*/{name}"))), folder / name) for name in ("dataset", "features")
+        next(iter(sorted(folder.glob(f"*/{name}"))), folder / name)
+        for name in ("dataset", "features")
     )
     return dataset, features
 
@@ -86,10 +87,21 @@ def release(folder: Path) -> None:
 @project_option
 @artifacts_option
 @click.option("--policy", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
-@click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
+@click.option(
+    "--version",
+    "number",
+    type=click.IntRange(min=1),
+    help="Version to promote instead of the candidate.",
+)
 @click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
-@click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
-@click.option("--stale", is_flag=True, help="Roll back although the previous release has other images.")
+@click.option(
+    "--rollback",
+    is_flag=True,
+    help="Make the previous champion the champion again; veto the present one.",
+)
+@click.option(
+    "--stale", is_flag=True, help="Roll back although the previous release has other images."
+)
 @click.option("--reason", default="", help="Reason for --force or --rollback; it is recorded.")
 @click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
 def promote(
@@ -126,7 +138,9 @@ def promote(
             roll_back(rules.model, **aliases, reason=reason, stale=stale)
         restored = get_version(rules.model, rules.champion)
         name = f"version {restored.number if restored else '?'} of {rules.model}"
-        report(f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow")
+        report(
+            f"bifocal promotion, {name} is the champion again: {reason or 'rolled back'}", "yellow"
+        )
     else:
         from components.cluster.promote import promote as decide
         from runtime.s3.remote_files import fetch_remote_files
@@ -136,7 +150,9 @@ def promote(
         decision = decide(rules, *data, number=number, force=force * reason, policy_file=shown)
         _print(decision.record)
         for against in decision.reasons:
-            click.secho(f"{'despite' if decision.promoted else 'not promoted'}: {against}", fg="red")
+            click.secho(
+                f"{'despite' if decision.promoted else 'not promoted'}: {against}", fg="red"
+            )
         if decision.promoted:
             click.secho("promoted", fg="green")
     for alias in (rules.candidate, rules.champion, rules.previous):
@@ -169,6 +185,9 @@ def clean(overlays: tuple[Path, ...], policy: Path | None, delete: bool) -> None
     from pipelines import policies
     from pipelines.kubeflow.flows import clean_settings
 
-    rules, model = policies.load_retention(policy or policies.RETENTION), policies.load_promotion(policy_file()).model
+    rules, model = (
+        policies.load_retention(policy or policies.RETENTION),
+        policies.load_promotion(policy_file()).model,
+    )
     settings = clean_settings(load_resources(None, overlays), rules, model)
     run(CleanParams.model_validate({"seed": 0, **settings, "delete": delete}))

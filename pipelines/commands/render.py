@@ -20,7 +20,9 @@ BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 def render_readmes(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     """Return the text of each README, whose tables stand between ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``."""
-    texts = {root / "components" / "README.md": {"stages": stages_table(), "cluster": cluster_table()}}
+    texts = {
+        root / "components" / "README.md": {"stages": stages_table(), "cluster": cluster_table()}
+    }
     pages: dict[str, str] = {}
     for component in configurable_components().values():
         readme = root / "components" / component.name / "README.md"
@@ -28,7 +30,9 @@ def render_readmes(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     return {readme: fill(readme, blocks) for readme, blocks in texts.items()}
 
 
-def component_blocks(component: Component, section: Mapping[str, Any], pages: dict[str, str]) -> dict[str, str]:
+def component_blocks(
+    component: Component, section: Mapping[str, Any], pages: dict[str, str]
+) -> dict[str, str]:
     """Return the rendered blocks of a component's README by name.
 
     ``pages`` has the stage whose README lists the parts of a package, and gets the packages that this README lists.
@@ -36,11 +40,21 @@ def component_blocks(component: Component, section: Mapping[str, Any], pages: di
     blocks = {"artifacts": artifacts_table(component)}
     if component.has_parameters:
         # The seed is not in the section: it is set once, at the top of params.yaml.
-        described = [parameter for parameter in describe(component.params, section) if parameter.name != "seed"]
-        blocks["parameters"] = _table(("parameter", "value", "type", "meaning"), _parameter_rows(described))
+        described = [
+            parameter
+            for parameter in describe(component.params, section)
+            if parameter.name != "seed"
+        ]
+        blocks["parameters"] = _table(
+            ("parameter", "value", "type", "meaning"), _parameter_rows(described)
+        )
         packages = dict.fromkeys(_packages(described))
         if packages:
-            own = [package for package in packages if pages.setdefault(package, component.name) == component.name]
+            own = [
+                package
+                for package in packages
+                if pages.setdefault(package, component.name) == component.name
+            ]
             others = [
                 f"`{name}`: [{pages[name]}](../{pages[name]}/README.md#parameters).\n"
                 for name in packages
@@ -68,14 +82,23 @@ def stages_table() -> str:
 
 def cluster_table() -> str:
     """Table of the steps that only a cluster has, in ``components/README.md``."""
-    steps = [step for name, step in all_components().items() if name not in configurable_components()]
-    rows = [(f"`{step.name}`", step.summary, _names(step.inputs), _names(step.outputs)) for step in steps]
+    steps = [
+        step for name, step in all_components().items() if name not in configurable_components()
+    ]
+    rows = [
+        (f"`{step.name}`", step.summary, _names(step.inputs), _names(step.outputs))
+        for step in steps
+    ]
     return _table(("step", "task", "inputs", "outputs"), rows)
 
 
 def artifacts_table(component: Component) -> str:
     """Table of inputs and outputs; each input with the stage that writes it."""
-    writer = {output: stage.name for stage in configurable_components().values() for output in stage.outputs}
+    writer = {
+        output: stage.name
+        for stage in configurable_components().values()
+        for output in stage.outputs
+    }
     inputs = ", ".join(f"`{name}` (of `{writer[name]}`)" for name in component.inputs)
     return _table(("inputs", "outputs"), [(inputs or "none", _names(component.outputs))])
 
@@ -100,7 +123,9 @@ def _packages(described: Iterable[Parameter]) -> Iterator[str]:
 
 
 def _parts(package: str) -> str:
-    rows = [(f"`{name}`", summary.replace("``", "`")) for name, summary in parts_table(package).items()]
+    rows = [
+        (f"`{name}`", summary.replace("``", "`")) for name, summary in parts_table(package).items()
+    ]
     return _table((f"part of `{package}`", "meaning"), rows)
 
 
@@ -109,14 +134,20 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    lines = [
+        header,
+        ["---"] * len(header),
+        *([cell.replace("|", "\\|") for cell in row] for row in rows),
+    ]
     return "".join(f"|{'|'.join(line)}|\n" for line in lines)
 
 
 def fill(readme: Path, blocks: Mapping[str, str]) -> str:
     """Return the text of ``readme`` with the contents of its blocks replaced."""
     if not readme.is_file():
-        raise ValueError(f"{readme} is missing: every component has a README with the blocks {', '.join(blocks)}")
+        raise ValueError(
+            f"{readme} is missing: every component has a README with the blocks {', '.join(blocks)}"
+        )
     text = readme.read_text(encoding="utf-8")
     present = BLOCK.findall(text)
     if sorted(present) != sorted(blocks):
@@ -124,15 +155,25 @@ def fill(readme: Path, blocks: Mapping[str, str]) -> str:
             f"{readme} has the blocks {', '.join(present) or 'none'}, expected {', '.join(blocks)}: "
             "write '<!-- rendered: BLOCK -->' and '<!-- end -->' on lines of their own"
         )
-    return BLOCK.sub(lambda block: f"<!-- rendered: {block[1]} -->\n\n{blocks[block[1]]}\n<!-- end -->", text)
+    return BLOCK.sub(
+        lambda block: f"<!-- rendered: {block[1]} -->\n\n{blocks[block[1]]}\n<!-- end -->", text
+    )
 
 
 @click.command()
 @project_option
-@click.option("--recipe", type=click.Path(path_type=Path), help="Render runs/<folder>/<name> for this recipe instead.")
-@click.option("--check", is_flag=True, help="Write nothing; fail if a file differs from the declarations.")
 @click.option(
-    "--dvc-only", is_flag=True, help="Prepare 'dvc repro': render only dvc.yaml, and repair what a killed DVC left."
+    "--recipe",
+    type=click.Path(path_type=Path),
+    help="Render runs/<folder>/<name> for this recipe instead.",
+)
+@click.option(
+    "--check", is_flag=True, help="Write nothing; fail if a file differs from the declarations."
+)
+@click.option(
+    "--dvc-only",
+    is_flag=True,
+    help="Prepare 'dvc repro': render only dvc.yaml, and repair what a killed DVC left.",
 )
 def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.
@@ -155,10 +196,16 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
         texts = {Path("dvc.yaml"): dvc.render(values)}
         if not dvc_only:
             texts |= render_readmes(Path(), values)
-    changed = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding="utf-8") != text]
+    changed = [
+        file
+        for file, text in texts.items()
+        if not file.is_file() or file.read_text(encoding="utf-8") != text
+    ]
     if check and changed:
         names = ", ".join(map(str, changed))
-        raise ValueError(f"{names}: different from the declarations; run 'python -m pipelines render'")
+        raise ValueError(
+            f"{names}: different from the declarations; run 'python -m pipelines render'"
+        )
     for file in changed:
         file.write_text(texts[file], encoding="utf-8")
         click.echo(file)

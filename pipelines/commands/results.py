@@ -23,8 +23,12 @@ def metrics(folder: Path) -> None:
 
     from pipelines.metrics import metrics_table, ranking_table
 
-    only_ranking = (folder / "artifacts/ranking_metrics").is_dir() and not (folder / "artifacts/metrics").is_dir()
-    Console().print(ranking_table(folder) if only_ranking else metrics_table(folder), soft_wrap=False)
+    only_ranking = (folder / "artifacts/ranking_metrics").is_dir() and not (
+        folder / "artifacts/metrics"
+    ).is_dir()
+    Console().print(
+        ranking_table(folder) if only_ranking else metrics_table(folder), soft_wrap=False
+    )
 
 
 @click.command()
@@ -44,9 +48,18 @@ def metrics(folder: Path) -> None:
     show_default=True,
     help="Without RUNS: artifact of the stage evaluate, which is compared with a registered version.",
 )
-@click.option("--alias", help="Without RUNS: alias of the version; by default the champion's in promotion.yaml.")
-@click.option("--output", type=click.Path(path_type=Path), help="HTML page; with RUNS, by default in runs/compare.")
-def compare(runs: Sequence[Path], seeds: int, metrics: Path, alias: str | None, output: Path | None) -> None:
+@click.option(
+    "--alias",
+    help="Without RUNS: alias of the version; by default the champion's in promotion.yaml.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="HTML page; with RUNS, by default in runs/compare.",
+)
+def compare(
+    runs: Sequence[Path], seeds: int, metrics: Path, alias: str | None, output: Path | None
+) -> None:
     """Compare recipes or runs over seeds, or an evaluation with a registered version, query by query.
 
     \b
@@ -66,10 +79,14 @@ def compare(runs: Sequence[Path], seeds: int, metrics: Path, alias: str | None, 
     from bifocal.promotion.comparison import comparison_page
 
     if len(runs) == 1:
-        raise click.UsageError(f"only {runs[0]} is given: name two or more recipes or folders of runs, or none")
+        raise click.UsageError(
+            f"only {runs[0]} is given: name two or more recipes or folders of runs, or none"
+        )
     if runs:
         title, comparisons, blocks = compare_runs(runs, seeds)
-        output = output or Path("runs/compare") / f"{'-'.join(run.stem or 'run' for run in runs)}.html"
+        output = (
+            output or Path("runs/compare") / f"{'-'.join(run.stem or 'run' for run in runs)}.html"
+        )
     else:
         title, comparisons, blocks = *compare_with_version(metrics, alias), []
     for table in [*(comparison.table() for comparison in comparisons), *blocks]:
@@ -91,7 +108,10 @@ def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparis
     from bifocal.report.sections import Table
     from pipelines.seeds import differing, read_system, train_missing
 
-    policy, systems = policies.load_promotion(policy_file()), [read_system(path, seeds) for path in paths]
+    policy, systems = (
+        policies.load_promotion(policy_file()),
+        [read_system(path, seeds) for path in paths],
+    )
     train_missing(systems)
     reference, *others = names = [system.name for system in systems]
     if len({*names}) < len(names):
@@ -99,16 +119,29 @@ def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparis
     ranks = dict(zip(names, (system.ranks() for system in systems), strict=True))
     options = {"resamples": policy.resamples, "seed": policy.seed}
     found = [
-        compare_ranks({name: ranks[name]}, {reference: ranks[reference]}, policy.recall_at, **options)
+        compare_ranks(
+            {name: ranks[name]}, {reference: ranks[reference]}, policy.recall_at, **options
+        )
         for name in others
     ]
     comparisons = [comparison for comparison in found if comparison is not None]
     if len(comparisons) < len(found):
-        raise ValueError(f"{' and '.join(names)} share no query: give them the same corpus and evaluate.split")
+        raise ValueError(
+            f"{' and '.join(names)} share no query: give them the same corpus and evaluate.split"
+        )
     minutes = ["-" if (value := system.minutes()) is None else f"{value:.1f}" for system in systems]
-    rows = [["seeds", *(str(len(system.runs)) for system in systems)], ["minutes of a training", *minutes]]
-    different = Table("Parameters that differ; all others are equal", ["", *names], differing(systems), text=True)
-    return " and ".join(names), comparisons, [Table("Trainings", ["", *names], rows, text=True), different]
+    rows = [
+        ["seeds", *(str(len(system.runs)) for system in systems)],
+        ["minutes of a training", *minutes],
+    ]
+    different = Table(
+        "Parameters that differ; all others are equal", ["", *names], differing(systems), text=True
+    )
+    return (
+        " and ".join(names),
+        comparisons,
+        [Table("Trainings", ["", *names], rows, text=True), different],
+    )
 
 
 def compare_with_version(metrics: Path, alias: str | None) -> "tuple[str, list[Comparison]]":
@@ -132,11 +165,17 @@ def compare_with_version(metrics: Path, alias: str | None) -> "tuple[str, list[C
     with TemporaryDirectory() as folder:
         evaluation = version.download_evaluation("", Path(folder))
         if not (evaluation / RANKS).is_file():
-            raise ValueError(f"version {version.number} of {policy.model} was registered without {RANKS}")
+            raise ValueError(
+                f"version {version.number} of {policy.model} was registered without {RANKS}"
+            )
         reference = pd.read_parquet(evaluation / RANKS)
     name = f"{policy.model} version {version.number}"
     ours, theirs = {"this run": [pd.read_parquet(metrics / RANKS)]}, {name: [reference]}
-    comparison = compare_ranks(ours, theirs, policy.recall_at, resamples=policy.resamples, seed=policy.seed)
+    comparison = compare_ranks(
+        ours, theirs, policy.recall_at, resamples=policy.resamples, seed=policy.seed
+    )
     if comparison is None:
-        raise ValueError(f"{metrics} and {name} share no query: evaluate both on the same dataset and split")
+        raise ValueError(
+            f"{metrics} and {name} share no query: evaluate both on the same dataset and split"
+        )
     return f"This run and {name}", [comparison]

@@ -37,7 +37,9 @@ def kfp_client() -> Iterator[Client]:
     endpoint = os.environ.get("KFP_ENDPOINT")
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"
     if not endpoint:
-        raise ValueError(f"KFP_ENDPOINT is not set: export KFP_ENDPOINT=http://localhost:8888 after '{forward}'")
+        raise ValueError(
+            f"KFP_ENDPOINT is not set: export KFP_ENDPOINT=http://localhost:8888 after '{forward}'"
+        )
     try:
         with warnings.catch_warnings():
             # Each call warns that the client is for Kubeflow Pipelines 2.
@@ -52,7 +54,9 @@ def kfp_client() -> Iterator[Client]:
             )
         yield client
     except HTTPError as error:
-        raise OSError(f"no Kubeflow server answers at {endpoint} ({error}): is '{forward}' running?") from error
+        raise OSError(
+            f"no Kubeflow server answers at {endpoint} ({error}): is '{forward}' running?"
+        ) from error
     except OpenApiException as error:
         status, body = (getattr(error, name, "") for name in ("status", "body"))
         raise OSError(
@@ -133,7 +137,11 @@ def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
         versions: list[Any] = page.pipeline_versions or []
         if not versions:
             description = f"commit {revision}"
-            versions = [client.upload_pipeline_version(str(file), name, pipeline_id, description=description)]
+            versions = [
+                client.upload_pipeline_version(
+                    str(file), name, pipeline_id, description=description
+                )
+            ]
     return PipelineVersion(pipeline_id, versions[0].pipeline_version_id)
 
 
@@ -147,4 +155,6 @@ def _pipeline_id(client: Client, file: Path) -> str:
 
 
 def _named(name: str) -> str:
-    return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
+    return json.dumps(
+        {"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]}
+    )

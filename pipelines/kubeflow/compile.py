@@ -40,8 +40,13 @@ def compile_pipeline(
     components = stages_of(flow, values["pipeline"])
     portable = bool(resources.repository)
     if not portable:
-        values = {**values, **{component.name: _in_place(component, values) for component in components}}
-    sources = {component.name: user_paths(component, values, portable=portable) for component in components}
+        values = {
+            **values,
+            **{component.name: _in_place(component, values) for component in components},
+        }
+    sources = {
+        component.name: user_paths(component, values, portable=portable) for component in components
+    }
     identity = json.dumps([revision, values], sort_keys=True)
     environment = {
         **resources.environment,
@@ -65,11 +70,15 @@ def compile_pipeline(
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
-        compiler.Compiler().compile(dsl.pipeline(name=NAME, description=DESCRIPTION)(pipeline), str(file))
+        compiler.Compiler().compile(
+            dsl.pipeline(name=NAME, description=DESCRIPTION)(pipeline), str(file)
+        )
         return file.read_text()
 
 
-def user_paths(component: Component, values: Mapping[str, Any], *, portable: bool = True) -> list[str]:
+def user_paths(
+    component: Component, values: Mapping[str, Any], *, portable: bool = True
+) -> list[str]:
     """Return the user files of a stage: s3:// addresses, and paths, which are relative to the root if ``portable``."""
     section = values[component.name]
     paths = sorted(set(component.user_paths(section).values()))
@@ -78,7 +87,9 @@ def user_paths(component: Component, values: Mapping[str, Any], *, portable: boo
     for reason in typed(component, section, values["seed"]).local_files():
         raise parameters.ParameterError(f"{component.name}: {reason}")
     for path in paths:
-        if not is_remote(path) and (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
+        if not is_remote(path) and (
+            PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts
+        ):
             raise parameters.ParameterError(
                 f"{component.name}: {path} is outside the repository, so other machines do not have it: "
                 "'dvc add' a copy below the root, or use an s3:// path"
@@ -89,5 +100,9 @@ def user_paths(component: Component, values: Mapping[str, Any], *, portable: boo
 def _in_place(component: Component, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section of a stage with absolute paths, because steps have another working directory."""
     paths = component.user_paths(values[component.name])
-    absolute = {location: str(Path(path).absolute()) for location, path in paths.items() if not is_remote(path)}
+    absolute = {
+        location: str(Path(path).absolute())
+        for location, path in paths.items()
+        if not is_remote(path)
+    }
     return replace_values(values[component.name], absolute)

@@ -26,7 +26,13 @@ from components.cluster.steps import (
 )
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
-from pipelines.policies import load_canary, load_promotion, load_retention, load_thresholds, shown_path
+from pipelines.policies import (
+    load_canary,
+    load_promotion,
+    load_retention,
+    load_thresholds,
+    shown_path,
+)
 from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
@@ -70,7 +76,12 @@ class Flow:
         policy, final = load_promotion(self.policy_file), self._registration()
         self._add_stages(DATA)
         promotes, least = self.task.resources.promote, policy.retrain_change
-        settings = {"model": final["model"], "alias": final["alias"], "promote": promotes, "least": least}
+        settings = {
+            "model": final["model"],
+            "alias": final["alias"],
+            "promote": promotes,
+            "least": least,
+        }
         changes = self.task(FIND_CHANGES, settings, dataset=self.artifacts["dataset"])
         with dsl.If(changes.outputs[CHANGED] == TRUE, name="if-changed"):
             self._add_stages(name for name in self._stages() if name not in (*DATA, *SEARCH))
@@ -79,8 +90,12 @@ class Flow:
                 self._add_stages(SEARCH)
                 released = self._release()
                 if promotes and self.task.resources.canary is not None:
-                    decided = self.task(CANARY, self._canary(), registration=self.artifacts["registration"])
-                    with dsl.If(decided.after(released).outputs[VERDICT] == "promote", name="if-not-worse"):
+                    decided = self.task(
+                        CANARY, self._canary(), registration=self.artifacts["registration"]
+                    )
+                    with dsl.If(
+                        decided.after(released).outputs[VERDICT] == "promote", name="if-not-worse"
+                    ):
                         self._promote()
                 elif promotes:
                     self._promote().after(released)
@@ -111,7 +126,9 @@ class Flow:
 
     def clean(self) -> None:
         """List, or delete, what nothing needs any more."""
-        settings = clean_settings(self.task.resources, load_retention(), self._registration()["model"])
+        settings = clean_settings(
+            self.task.resources, load_retention(), self._registration()["model"]
+        )
         self.task(CLEAN, settings).after(self.fingerprint)
 
     def _stages(self) -> list[str]:
@@ -128,13 +145,21 @@ class Flow:
             if component.name not in chosen:
                 continue
             # The flow refresh has no features: its model was trained by another run.
-            inputs = {name: self.artifacts[name] for name in component.inputs if name in self.artifacts} | optional
+            inputs = {
+                name: self.artifacts[name] for name in component.inputs if name in self.artifacts
+            } | optional
             sources = self.sources[component.name]
-            fetched = [path for path in sources if not is_remote(path)] if self.task.resources.repository else []
+            fetched = (
+                [path for path in sources if not is_remote(path)]
+                if self.task.resources.repository
+                else []
+            )
             if fetched:
                 versions = self.fingerprint.outputs[component.name]
                 repository = self.checkout["repository"]
-                files = self.task(FETCH, {"paths": fetched}, repository=repository, versions=versions)
+                files = self.task(
+                    FETCH, {"paths": fetched}, repository=repository, versions=versions
+                )
                 inputs[USER_FILES] = files.outputs[USER_FILES]
                 self.user_files[f"{USER_FILES}_{component.name}"] = inputs[USER_FILES]
             if len(fetched) < len(sources):
@@ -146,12 +171,22 @@ class Flow:
 
     def _promote(self, decide_only: bool = False) -> dsl.PipelineTask:
         policy = load_promotion(self.policy_file).model_dump(mode="json")
-        section = {"policy": policy, "policy_file": shown_path(self.policy_file), "decide_only": decide_only}
-        return self.task(PROMOTE, section, **{name: self.artifacts[name] for name in PROMOTE.inputs})
+        section = {
+            "policy": policy,
+            "policy_file": shown_path(self.policy_file),
+            "decide_only": decide_only,
+        }
+        return self.task(
+            PROMOTE, section, **{name: self.artifacts[name] for name in PROMOTE.inputs}
+        )
 
     def _canary(self) -> dict[str, Any]:
         policy, canary = load_promotion(self.policy_file), self.task.resources.canary
-        rule = {"rule": asdict(load_canary()), "champion": policy.champion, "lock_timeout": policy.lock_timeout}
+        rule = {
+            "rule": asdict(load_canary()),
+            "champion": policy.champion,
+            "lock_timeout": policy.lock_timeout,
+        }
         return rule | (canary.model_dump(mode="json") if canary else {})
 
     def _release(self) -> dsl.PipelineTask:
@@ -159,7 +194,10 @@ class Flow:
 
     def _fetch_release(self, alias: str | None = None) -> None:
         """Add the tasks that find and fetch the release of the champion; the second is cached by its hash."""
-        settings = {"model": self._registration()["model"], "alias": alias or load_promotion(self.policy_file).champion}
+        settings = {
+            "model": self._registration()["model"],
+            "alias": alias or load_promotion(self.policy_file).champion,
+        }
         found = self.task(FIND_RELEASE, settings).after(self.fingerprint)
         versions = {name: found.outputs[name] for name in FIND_RELEASE.parameter_outputs}
         fetched = self.task(FETCH_RELEASE, {"model": settings["model"]}, **versions)
@@ -167,7 +205,9 @@ class Flow:
 
     def _push(self) -> None:
         if self.task.resources.push:
-            self.task(PUSH, {"values": self.values}, **self.checkout, **self.artifacts, **self.user_files)
+            self.task(
+                PUSH, {"values": self.values}, **self.checkout, **self.artifacts, **self.user_files
+            )
 
 
 def clean_settings(resources: Resources, policy: RetentionPolicy, model: str) -> dict[str, Any]:
@@ -187,6 +227,14 @@ def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
     components = pipeline_components(pipeline)
     names = {component.name for component in components}
     if flow not in ("train", "clean") and not names >= set(SEARCH):
-        raise ValueError(f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use embedding")
-    wanted = set() if flow in ("monitor", "clean") else names if flow in ("train", "retrain") else {*DATA, *SEARCH}
+        raise ValueError(
+            f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use embedding"
+        )
+    wanted = (
+        set()
+        if flow in ("monitor", "clean")
+        else names
+        if flow in ("train", "retrain")
+        else {*DATA, *SEARCH}
+    )
     return [component for component in components if component.name in wanted]

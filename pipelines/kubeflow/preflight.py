@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
 
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-UNREACHABLE = re.compile(r"^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|.*\.(invalid|localhost|example|test))$", re.I)
+UNREACHABLE = re.compile(
+    r"^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|.*\.(invalid|localhost|example|test))$", re.I
+)
 GIT_SECONDS = 60
 GIT_LOGIN = (
     "git logs in by its own configuration here; in the cluster by the secret of BIFOCAL_GIT_USERNAME and "
@@ -98,7 +100,11 @@ def check_repository(subject: PreflightSubject) -> Iterator[str]:
     if not subject.resources.push and all(is_remote(path) for path in subject.user_paths()):
         return
     repository = subject.resources.repository
-    host = urlsplit(repository).hostname if "://" in repository else repository.rpartition("@")[2].partition(":")[0]
+    host = (
+        urlsplit(repository).hostname
+        if "://" in repository
+        else repository.rpartition("@")[2].partition(":")[0]
+    )
     if repository.startswith(("/", ".", "file:")):
         yield f"{repository} is a folder of this machine: set the URL of a git server"
     elif is_unreachable(host or ""):
@@ -114,7 +120,9 @@ def _fetch(repository: str, revision: str) -> str | None:
         _git(clone, "init", "--quiet", "--bare")
         if error := _git(clone, "ls-remote", "--quiet", "--exit-code", "--", repository, "HEAD"):
             return f"git cannot read {repository}: {error}; {GIT_LOGIN}"
-        if error := _git(clone, "fetch", "--quiet", "--depth=1", "--filter=tree:0", "--", repository, revision):
+        if error := _git(
+            clone, "fetch", "--quiet", "--depth=1", "--filter=tree:0", "--", repository, revision
+        ):
             return f"{repository} does not have {revision} ({error}): push the commit, or name another by --revision"
     return None
 
@@ -174,14 +182,20 @@ def check_permissions(subject: PreflightSubject) -> Iterator[str]:
         _connect()
         kubernetes.VersionApi().get_code(_request_timeout=API_SECONDS)
     except (config.ConfigException, ApiException, urllib3.exceptions.HTTPError) as error:
-        click.echo(f"preflight: permissions are not checked: no Kubernetes API can be reached ({type(error).__name__})")
+        click.echo(
+            f"preflight: permissions are not checked: no Kubernetes API can be reached ({type(error).__name__})"
+        )
         return
     namespace = subject.namespace or STANDALONE
     if subject.namespace:
         yield from _missing_rights(CALLER, namespace)
-    account = subject.resources.service_account or ("default-editor" if subject.namespace else "pipeline-runner")
+    account = subject.resources.service_account or (
+        "default-editor" if subject.namespace else "pipeline-runner"
+    )
     if subject.distributed:
-        yield from _missing_rights(TRAINER, namespace, f"system:serviceaccount:{namespace}:{account}")
+        yield from _missing_rights(
+            TRAINER, namespace, f"system:serviceaccount:{namespace}:{account}"
+        )
     yield from _missing_objects(subject, namespace, account)
 
 
@@ -192,15 +206,21 @@ def _connect() -> None:
         config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))
 
 
-def _missing_rights(rights: Mapping[str, Sequence[str]], namespace: str, user: str | None = None) -> Iterator[str]:
+def _missing_rights(
+    rights: Mapping[str, Sequence[str]], namespace: str, user: str | None = None
+) -> Iterator[str]:
     """Yield the rights that a user, by default the caller, does not have."""
     for resource, verbs in rights.items():
         try:
             denied = [verb for verb in verbs if not _may(namespace, resource, verb, user)]
         except ApiException as error:
             if error.status != 403:
-                raise OSError(f"the Kubernetes API rejected the request: {error.status} {error.reason}") from error
-            click.echo(f"preflight: you may not read the permissions of {user or 'you'}, so they are not checked")
+                raise OSError(
+                    f"the Kubernetes API rejected the request: {error.status} {error.reason}"
+                ) from error
+            click.echo(
+                f"preflight: you may not read the permissions of {user or 'you'}, so they are not checked"
+            )
             return
         if denied:
             yield f"{user or 'you'} may not {', '.join(denied)} {resource}: see deploy/README.md"
@@ -219,10 +239,20 @@ def _may(namespace: str, right: str, verb: str, user: str | None) -> bool:
         )
         answer = api.create_self_subject_access_review(own, _request_timeout=API_SECONDS)
     else:
-        groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-        spec = kubernetes.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=attributes)
-        review = kubernetes.V1LocalSubjectAccessReview(spec=spec, metadata=kubernetes.V1ObjectMeta(namespace=namespace))
-        answer = api.create_namespaced_local_subject_access_review(namespace, review, _request_timeout=API_SECONDS)
+        groups = [
+            "system:authenticated",
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+        ]
+        spec = kubernetes.V1SubjectAccessReviewSpec(
+            user=user, groups=groups, resource_attributes=attributes
+        )
+        review = kubernetes.V1LocalSubjectAccessReview(
+            spec=spec, metadata=kubernetes.V1ObjectMeta(namespace=namespace)
+        )
+        answer = api.create_namespaced_local_subject_access_review(
+            namespace, review, _request_timeout=API_SECONDS
+        )
     return bool(answer.status.allowed)
 
 
@@ -255,8 +285,12 @@ CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
 
 def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> None:
     """Run the checks that are not ``skipped`` (names, or ``ALL``); raise ``ValueError`` with all problems."""
-    checks: dict[str, Any] = {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
-    problems = [f"{name}: {redact(problem)}" for name, check in checks.items() for problem in check(subject)]
+    checks: dict[str, Any] = (
+        {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
+    )
+    problems = [
+        f"{name}: {redact(problem)}" for name, check in checks.items() for problem in check(subject)
+    ]
     if problems:
         lines = "\n  ".join(problems)
         raise ValueError(

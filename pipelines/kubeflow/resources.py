@@ -57,7 +57,9 @@ class ScratchVolume(StrictModel):
     """Volume that Kubernetes creates with the pod and deletes with it."""
 
     size: Bytes
-    mount_path: MountPath = Field(description="such as /tmp, or /s3/BUCKET, where KFP keeps the artifacts of a pod")
+    mount_path: MountPath = Field(
+        description="such as /tmp, or /s3/BUCKET, where KFP keeps the artifacts of a pod"
+    )
     storage_class: str | None = Field(description="null is the default class of the cluster")
 
 
@@ -76,25 +78,46 @@ class StepResources(StrictModel):
     cpu_limit: CPU | None = Field(description="cores; null means no limit")
     memory: Bytes = Field(description="bytes; request and limit")
     gpu: GPU | None
-    shared_memory: Bytes | None = Field(description="bytes of /dev/shm, used by data loader workers; part of memory")
+    shared_memory: Bytes | None = Field(
+        description="bytes of /dev/shm, used by data loader workers; part of memory"
+    )
     scratch_volume: ScratchVolume | None
-    volumes: list[Volume] = Field(description="persistent volume claims; their names are part of the cache key")
+    volumes: list[Volume] = Field(
+        description="persistent volume claims; their names are part of the cache key"
+    )
     node_selector: dict[str, str] = Field(description="labels that the node must have")
-    node_affinity: list[NodeRequirement] = Field(description="requirements that the node must all meet")
+    node_affinity: list[NodeRequirement] = Field(
+        description="requirements that the node must all meet"
+    )
     tolerations: list[Toleration]
-    labels: dict[str, str] = Field(description="labels of the pod, such as kueue.x-k8s.io/queue-name")
-    annotations: dict[str, str] = Field(description="annotations of the pod, such as sidecar.istio.io/inject")
-    security_context: SecurityContext | None = Field(description="null leaves the user of the image")
-    secrets: list[str] = Field(description="secrets of the file whose keys become environment variables")
+    labels: dict[str, str] = Field(
+        description="labels of the pod, such as kueue.x-k8s.io/queue-name"
+    )
+    annotations: dict[str, str] = Field(
+        description="annotations of the pod, such as sidecar.istio.io/inject"
+    )
+    security_context: SecurityContext | None = Field(
+        description="null leaves the user of the image"
+    )
+    secrets: list[str] = Field(
+        description="secrets of the file whose keys become environment variables"
+    )
     retries: int = Field(ge=0, le=10)
     retry_delay: int = Field(ge=0, description="seconds before the first retry")
-    retry_factor: int = Field(ge=1, description="factor between two retry delays; Argo accepts integers only")
-    timeout: int = Field(ge=1, description="seconds of one attempt, from the assignment of its pod to a machine")
+    retry_factor: int = Field(
+        ge=1, description="factor between two retry delays; Argo accepts integers only"
+    )
+    timeout: int = Field(
+        ge=1, description="seconds of one attempt, from the assignment of its pod to a machine"
+    )
     queue_timeout: int = Field(
-        ge=0, description="seconds that all attempts together may wait for a machine before retries stop"
+        ge=0,
+        description="seconds that all attempts together may wait for a machine before retries stop",
     )
     shards: int = Field(ge=1, le=100, description="parallel steps, if the stage supports --shard")
-    nodes: int = Field(ge=1, le=100, description="machines of one training; more than 1 uses the Kubeflow Trainer")
+    nodes: int = Field(
+        ge=1, le=100, description="machines of one training; more than 1 uses the Kubeflow Trainer"
+    )
 
     @property
     def retry_deadline(self) -> int:
@@ -103,28 +126,36 @@ class StepResources(StrictModel):
         Argo counts ``maxDuration`` from the *first* attempt (argo-workflows workflow/controller/operator.go:1080-1147).
         So it has room for every attempt at its full timeout, for the delays and for the queue.
         """
-        delays: int = sum(self.retry_delay * self.retry_factor**retry for retry in range(self.retries))
+        delays: int = sum(
+            self.retry_delay * self.retry_factor**retry for retry in range(self.retries)
+        )
         return (self.retries + 1) * self.timeout + delays + self.queue_timeout
 
 
 class Trainer(StrictModel):
     """The Kubeflow Trainer, for a step with several nodes."""
 
-    runtime: str = Field(description="name of a ClusterTrainingRuntime or TrainingRuntime for torch")
+    runtime: str = Field(
+        description="name of a ClusterTrainingRuntime or TrainingRuntime for torch"
+    )
     folder: Folder = Field(description="exchange of inputs and outputs between the machines")
 
 
 class Retention(StrictModel):
     """What the flow ``clean`` does."""
 
-    delete: bool = Field(description="delete by pipelines/policies/retention.yaml; otherwise only list")
+    delete: bool = Field(
+        description="delete by pipelines/policies/retention.yaml; otherwise only list"
+    )
 
 
 class Resources(StrictModel):
     """The file ``resources.yaml``."""
 
     images: dict[str, str] = Field(description="image of each dependency group, with its digest")
-    image_pull_secrets: list[str] = Field(description="names of secrets with the password of the images' registry")
+    image_pull_secrets: list[str] = Field(
+        description="names of secrets with the password of the images' registry"
+    )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         description="null is Kubernetes' own rule: Always for the tag latest, else IfNotPresent"
     )
@@ -137,11 +168,17 @@ class Resources(StrictModel):
     repository: str = Field(
         description="git repository that 'fetch' and 'push' clone; empty: this machine reads user files in place"
     )
-    promote: bool = Field(description="whether a step after registration promotes the model if it is better")
+    promote: bool = Field(
+        description="whether a step after registration promotes the model if it is better"
+    )
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
-    cache: bool = Field(description="whether finished steps come from the cache; false runs every step again")
+    cache: bool = Field(
+        description="whether finished steps come from the cache; false runs every step again"
+    )
     environment: dict[str, str]
-    secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
+    secrets: dict[str, dict[str, str]] = Field(
+        description="name of the secret: {key: environment variable}"
+    )
     checkpoints: Folder | None = Field(
         description="folder on S3 from which a retried training resumes; null: it starts again"
     )
@@ -165,11 +202,17 @@ class Resources(StrictModel):
             if name not in components:
                 raise ValueError(f"{name}: no such step; {registry.suggest(name, components)}")
             if step.shards > 1 and components[name].merge_step is None:
-                raise ValueError(f"{name}: shards is {step.shards}, but the step cannot be sharded; set it to 1")
+                raise ValueError(
+                    f"{name}: shards is {step.shards}, but the step cannot be sharded; set it to 1"
+                )
             if step.gpu and step.gpu.count > 1 and not components[name].data_parallel:
-                raise ValueError(f"{name}: gpu.count is {step.gpu.count}, but the step uses one GPU; set it to 1")
+                raise ValueError(
+                    f"{name}: gpu.count is {step.gpu.count}, but the step uses one GPU; set it to 1"
+                )
             if step.nodes > 1 and name != "train_embedding":
-                raise ValueError(f"{name}: nodes is {step.nodes}, but only train_embedding runs on several nodes")
+                raise ValueError(
+                    f"{name}: nodes is {step.nodes}, but only train_embedding runs on several nodes"
+                )
         return steps
 
     @model_validator(mode="after")
@@ -187,7 +230,9 @@ class Resources(StrictModel):
         return self.steps.get(name, self.default)
 
 
-def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()) -> Resources:
+def load(
+    path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()
+) -> Resources:
     """Read the file with the images in ``images``; ``overlays`` are files with different keys for this cluster."""
 
     def validate(values: Any) -> Resources:
@@ -195,7 +240,10 @@ def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: S
             for overlay in overlays:
                 values = load_yaml_model(overlay, partial(_merge, values))
             default = values.get("default") or {}
-            values["steps"] = {name: {**default, **(step or {})} for name, step in (values.get("steps") or {}).items()}
+            values["steps"] = {
+                name: {**default, **(step or {})}
+                for name, step in (values.get("steps") or {}).items()
+            }
             values["images"] = {**(values.get("images") or {}), **(images or {})}
         return Resources.model_validate(values)
 
@@ -209,4 +257,6 @@ def load_images(path: Path) -> dict[str, str]:
 
 
 def _merge(values: Mapping[str, Any], overlay: Any) -> dict[str, Any]:
-    return parameters.merge(values, TypeAdapter(dict[str, Any]).validate_python(overlay or {}), parts=False)
+    return parameters.merge(
+        values, TypeAdapter(dict[str, Any]).validate_python(overlay or {}), parts=False
+    )

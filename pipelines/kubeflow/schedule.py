@@ -42,8 +42,12 @@ RUNNING = ["PENDING", "RUNNING", "PAUSED", "CANCELING"]
 def check_cron(expression: str) -> str:
     """Return ``expression`` if it is valid; raise ``ValueError`` with the wrong field."""
     values, (_, _, _, day, month, weekday) = _values(expression), expression.split()
-    if weekday in ("*", "?") and min(values["day"]) > max(DAYS_OF_MONTH[number - 1] for number in values["month"]):
-        raise ValueError(f"cron {expression!r}: no month in {month!r} has a day {day}, so it would never run")
+    if weekday in ("*", "?") and min(values["day"]) > max(
+        DAYS_OF_MONTH[number - 1] for number in values["month"]
+    ):
+        raise ValueError(
+            f"cron {expression!r}: no month in {month!r} has a day {day}, so it would never run"
+        )
     return expression
 
 
@@ -71,11 +75,18 @@ def _values(expression: str) -> dict[str, set[int]]:
     if len(parts) != len(FIELDS):
         names = " ".join(name for name, *_ in FIELDS)
         hint = "; the seconds are missing, put '0 ' first" if len(parts) == len(FIELDS) - 1 else ""
-        raise ValueError(f"cron {expression!r} has {len(parts)} fields, expected six: {names}{hint}")
-    return {field[0]: _field_values(part, *field, expression) for part, field in zip(parts, FIELDS, strict=True)}
+        raise ValueError(
+            f"cron {expression!r} has {len(parts)} fields, expected six: {names}{hint}"
+        )
+    return {
+        field[0]: _field_values(part, *field, expression)
+        for part, field in zip(parts, FIELDS, strict=True)
+    }
 
 
-def _field_values(part: str, name: str, low: int, high: int, words: tuple[str, ...], expression: str) -> set[int]:
+def _field_values(
+    part: str, name: str, low: int, high: int, words: tuple[str, ...], expression: str
+) -> set[int]:
     values: set[int] = set()
     for piece in part.lower().split(","):
         match = re.fullmatch(r"(?:([*?])|(\w+)(?:-(\w+))?)(?:/(\d+))?", piece)
@@ -107,9 +118,14 @@ class Schedule(StrictModel):
     recipes: list[str] = Field(description="files that overlay params.yaml")
     enabled: bool
     max_concurrency: int = Field(ge=1, le=10, description="runs of this schedule at once")
-    catch_up: bool = Field(description="whether runs missed during a downtime are started afterwards")
+    catch_up: bool = Field(
+        description="whether runs missed during a downtime are started afterwards"
+    )
     hours: float = Field(
-        default=2.0, gt=0, le=24, description="longest run: no other that changes releases may start in it"
+        default=2.0,
+        gt=0,
+        le=24,
+        description="longest run: no other that changes releases may start in it",
     )
 
 
@@ -133,7 +149,11 @@ def load(path: Path = FILE) -> dict[str, Schedule]:
 
 def check_conflicts(schedules: dict[str, Schedule]) -> dict[str, Schedule]:
     """Return the schedules; raise ``ValueError`` if a run starts while one of another schedule changes a release."""
-    writing = [(name, entry) for name, entry in schedules.items() if entry.enabled and entry.flow not in READS]
+    writing = [
+        (name, entry)
+        for name, entry in schedules.items()
+        if entry.enabled and entry.flow not in READS
+    ]
     for one, other in combinations(writing, 2):
         for (name, first), (later, second) in ((one, other), (other, one)):
             day, start = _overlap(first, second) or (None, 0)
@@ -147,7 +167,11 @@ def check_conflicts(schedules: dict[str, Schedule]) -> dict[str, Schedule]:
 
 def _overlap(first: Schedule, second: Schedule) -> tuple[date, int] | None:
     """Return the first day and second of it at which ``second`` starts within a run of ``first``."""
-    starts, others, days = start_seconds(first.cron), start_seconds(second.cron), set(start_days(second.cron, YEAR))
+    starts, others, days = (
+        start_seconds(first.cron),
+        start_seconds(second.cron),
+        set(start_days(second.cron, YEAR)),
+    )
     for day in start_days(first.cron, YEAR):
         for shift in (0, 1):
             if (then := day + timedelta(days=shift)) in days:
@@ -173,12 +197,19 @@ def plan(
         except ValueError as error:
             raise ValueError(f"schedule {name!r}: {error}") from error
         # The server does not return the pipeline of a schedule, so its digest is kept in the description.
-        settings = [schedule.model_dump(), text, target.resources.service_account, target.resources.pipeline_root]
+        settings = [
+            schedule.model_dump(),
+            text,
+            target.resources.service_account,
+            target.resources.pipeline_root,
+        ]
         digest = sha256(json.dumps(settings).encode()).hexdigest()[:32]
         description = f"commit {target.revision}, pipelines/kubeflow/schedules.yaml {digest}"
         existing = on_server.pop(name, [])
         same = [
-            run for run in existing if run.description == description and (run.status == "ENABLED") == schedule.enabled
+            run
+            for run in existing
+            if run.description == description and (run.status == "ENABLED") == schedule.enabled
         ]
         old_ids = tuple(run.recurring_run_id for run in existing if run not in same[:1])
         action: Literal["create", "replace", "keep"] = "replace" if existing else "create"
@@ -190,7 +221,9 @@ def plan(
     return changes
 
 
-def apply(schedules: dict[str, Schedule], changes: list[ScheduleChange], target: Target) -> list[str]:
+def apply(
+    schedules: dict[str, Schedule], changes: list[ScheduleChange], target: Target
+) -> list[str]:
     """Apply ``changes``; return the names of schedules that are paused instead of deleted, for a run in progress:
     Kubeflow deletes the workflows with the schedule. The new one is created first: a failure leaves two, never none.
     """
@@ -198,7 +231,10 @@ def apply(schedules: dict[str, Schedule], changes: list[ScheduleChange], target:
     experiment = experiment_id(client) if any(change.text for change in changes) else None
     for change in changes:
         if change.text:
-            schedule, version = schedules[change.name], upload_version(client, change.text, target.revision)
+            schedule, version = (
+                schedules[change.name],
+                upload_version(client, change.text, target.revision),
+            )
             client.create_recurring_run(
                 experiment,
                 target.prefix + change.name,
@@ -224,7 +260,10 @@ def apply(schedules: dict[str, Schedule], changes: list[ScheduleChange], target:
 def list_schedules(client: Client, prefix: str) -> list[str]:
     """Return one line for each schedule of this project on the server."""
     runs = _recurring_runs(client, prefix)
-    return [f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}" for run in runs]
+    return [
+        f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}"
+        for run in runs
+    ]
 
 
 def prefix_of(project: str | None) -> str:
@@ -238,14 +277,18 @@ def _is_running(client: Client, recurring_run_id: str) -> bool:
         {"operation": "EQUALS", "key": "recurring_run_id", "stringValue": recurring_run_id},
         {"operation": "IN", "key": "state", "stringValues": {"values": RUNNING}},
     ]
-    page = client.list_runs(namespace=namespace_of(client), filter=json.dumps({"predicates": predicates}))
+    page = client.list_runs(
+        namespace=namespace_of(client), filter=json.dumps({"predicates": predicates})
+    )
     return bool(page.runs)
 
 
 def _recurring_runs(client: Client, prefix: str) -> Iterator[Any]:
     token, namespace = "", namespace_of(client)
     while True:
-        page = client.list_recurring_runs(page_token=token, page_size=PAGE_SIZE, namespace=namespace)
+        page = client.list_recurring_runs(
+            page_token=token, page_size=PAGE_SIZE, namespace=namespace
+        )
         yield from (run for run in page.recurring_runs or [] if run.display_name.startswith(prefix))
         token = page.next_page_token
         if not token:

@@ -40,41 +40,67 @@ class TaskFactory:
     environment: Mapping[str, str]
     seed: int
 
-    def __call__(self, component: Component, section: Mapping[str, Any], **inputs: Any) -> dsl.PipelineTask:
+    def __call__(
+        self, component: Component, section: Mapping[str, Any], **inputs: Any
+    ) -> dsl.PipelineTask:
         """Add one task with the parameters ``section``; inputs are artifacts of other tasks, or strings."""
-        types = {PARAMETERS: STRING, CODE: STRING} | {name: _type_of(value) for name, value in inputs.items()}
+        types = {PARAMETERS: STRING, CODE: STRING} | {
+            name: _type_of(value) for name, value in inputs.items()
+        }
         step, resources = self.resources.for_step(component.name), self.resources
         processes = step.gpu.count if step.gpu else 1
-        declared = declare(component, resources.images[component.image], self.environment, types, processes)
+        declared = declare(
+            component, resources.images[component.image], self.environment, types, processes
+        )
         # One canonical JSON string: Kubeflow turns nested integers into floats.
-        parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
+        parameters = json.dumps(
+            {"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":")
+        )
         # The same JSON, in which Kubeflow sees no placeholder, such as {{$}} in a text of the user.
         parameters = parameters.replace("{{", "{\\u007b")
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
-        task: dsl.PipelineTask = declared(**{PARAMETERS: parameters, CODE: image_key(component)}, **inputs)
+        task: dsl.PipelineTask = declared(
+            **{PARAMETERS: parameters, CODE: image_key(component)}, **inputs
+        )
         task.set_caching_options(resources.cache and not component.side_effects)
         configure_pod(task, step, resources.secrets)
         if store := resources.store:
-            kubernetes.mount_pvc(task, pvc_name=store.claim, mount_path=store.mount_path, sub_path=store.sub_path)
+            kubernetes.mount_pvc(
+                task, pvc_name=store.claim, mount_path=store.mount_path, sub_path=store.sub_path
+            )
         if resources.image_pull_secrets:
             kubernetes.set_image_pull_secrets(task, resources.image_pull_secrets)
         if resources.image_pull_policy:
             kubernetes.set_image_pull_policy(task, resources.image_pull_policy)
         return task
 
-    def stage(self, component: Component, section: Mapping[str, Any], **inputs: Any) -> dsl.PipelineTask:
+    def stage(
+        self, component: Component, section: Mapping[str, Any], **inputs: Any
+    ) -> dsl.PipelineTask:
         """Add a stage as one task, shards or a TrainJob; return the task whose outputs the next stages read."""
         step = self.resources.for_step(component.name)
         if step.nodes > 1:
             settings = node_settings(step, self.resources, self.environment)
             # An environment variable is not in the cache key: another commit or node selector does not train again.
-            job = replace(self, environment={**self.environment, SETTINGS: settings.model_dump_json()})
-            values = {"values": section, "nodes": step.nodes, "image": self.resources.images[component.image]}
+            job = replace(
+                self, environment={**self.environment, SETTINGS: settings.model_dump_json()}
+            )
+            values = {
+                "values": section,
+                "nodes": step.nodes,
+                "image": self.resources.images[component.image],
+            }
             return job(TRAIN_DISTRIBUTED, values, **inputs)
-        if component.merge_step is None or step.shards == 1 or not typed(component, section, self.seed).shardable:
+        if (
+            component.merge_step is None
+            or step.shards == 1
+            or not typed(component, section, self.seed).shardable
+        ):
             return self(component, section, **inputs)
         shards = {
-            f"shard_{number}": self(component, section, **inputs, shard=f"{number}/{step.shards}").output
+            f"shard_{number}": self(
+                component, section, **inputs, shard=f"{number}/{step.shards}"
+            ).output
             for number in range(1, step.shards + 1)
         }
         return self(all_components()[component.merge_step], {}, **shards)
@@ -92,7 +118,11 @@ def _type_of(value: Any) -> str:
 
 
 def declare(
-    component: Component, image: str, environment: Mapping[str, str], inputs: Mapping[str, str], processes: int = 1
+    component: Component,
+    image: str,
+    environment: Mapping[str, str],
+    inputs: Mapping[str, str],
+    processes: int = 1,
 ) -> Any:
     """Return the step as a kfp container component, whose image needs no kfp; torchrun starts several ``processes``."""
     if component is NOTIFY:
@@ -120,7 +150,9 @@ def declare(
     return components.load_component_from_text(yaml.safe_dump(described))
 
 
-def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Mapping[str, Mapping[str, str]]) -> None:
+def configure_pod(
+    task: dsl.PipelineTask, step: StepResources, secrets: Mapping[str, Mapping[str, str]]
+) -> None:
     """Set the pod of ``task``; ``secrets`` maps the keys of every secret to environment variables."""
     task.set_cpu_request(step.cpu).set_memory_request(step.memory).set_memory_limit(step.memory)
     if step.cpu_limit:
@@ -136,7 +168,9 @@ def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Mapping[
     for toleration in step.tolerations:
         kubernetes.add_toleration(task, **toleration.model_dump())
     for volume in step.volumes:
-        kubernetes.mount_pvc(task, pvc_name=volume.claim, mount_path=volume.mount_path, sub_path=volume.sub_path)
+        kubernetes.mount_pvc(
+            task, pvc_name=volume.claim, mount_path=volume.mount_path, sub_path=volume.sub_path
+        )
     if scratch := step.scratch_volume:
         kubernetes.add_ephemeral_volume(
             task,
@@ -148,14 +182,20 @@ def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Mapping[
         )
     if step.shared_memory:
         kubernetes.empty_dir_mount(
-            task, volume_name="shm", mount_path="/dev/shm", medium="Memory", size_limit=step.shared_memory
+            task,
+            volume_name="shm",
+            mount_path="/dev/shm",
+            medium="Memory",
+            size_limit=step.shared_memory,
         )
     # KFP labels every pod of a run (backend/src/apiserver/template/v2_template.go:427). As a variable, not an
     # argument, the id is in no cache key.
     kubernetes.use_field_path_as_env(task, RUN_ID, "metadata.labels['pipeline/runid']")
     for name in sorted(step.secrets):
         # Optional: a missing secret or key is not an error.
-        kubernetes.use_secret_as_env(task, secret_name=name, secret_key_to_env=dict(secrets[name]), optional=True)
+        kubernetes.use_secret_as_env(
+            task, secret_name=name, secret_key_to_env=dict(secrets[name]), optional=True
+        )
     for label, value in sorted(step.labels.items()):
         kubernetes.add_pod_label(task, label, value)
     for annotation, value in sorted(step.annotations.items()):
@@ -172,7 +212,9 @@ def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Mapping[
         )
 
 
-def node_settings(step: StepResources, resources: Resources, environment: Iterable[str]) -> NodeSettings:
+def node_settings(
+    step: StepResources, resources: Resources, environment: Iterable[str]
+) -> NodeSettings:
     """Return the machines' settings for the training ``step``; each gets the variables of the waiting step."""
     gpu, user = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}, None
     if step.security_context:

@@ -13,7 +13,11 @@ from docker.models.containers import Container
 from pipelines.local.engine import Exit, Pod, deadline, tee
 
 # The owner of the repository may differ from the user in the container.
-TRUST_REPOSITORY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+TRUST_REPOSITORY = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
 
 
 class ContainerEngine:
@@ -24,7 +28,9 @@ class ContainerEngine:
     and group id of the steps, by default the calling user's.
     """
 
-    def __init__(self, environment: Mapping[str, str], repository: Path, user: int | None = None) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], repository: Path, user: int | None = None
+    ) -> None:
         self.environment = {**environment, **TRUST_REPOSITORY}
         self.user = user
         self._running: set[Container] = set()
@@ -51,7 +57,10 @@ class ContainerEngine:
         user, group = (os.getuid(), os.getgid()) if self.user is None else (self.user, self.user)
         inputs = {str(path): {"bind": str(path), "mode": "ro"} for path in pod.inputs}
         with TemporaryDirectory() as scratch:
-            own = {scratch: {"bind": "/tmp", "mode": "rw"}, str(pod.folder): {"bind": str(pod.folder), "mode": "rw"}}
+            own = {
+                scratch: {"bind": "/tmp", "mode": "rw"},
+                str(pod.folder): {"bind": str(pod.folder), "mode": "rw"},
+            }
             for folder in own:
                 os.chown(folder, user, group)
             try:

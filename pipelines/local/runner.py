@@ -54,13 +54,20 @@ class LocalRun:
         self.stopped, self.active = Event(), list[str]()
         self.states: dict[str, TaskState] = {}
         executors = compiled["deploymentSpec"]["executors"]
-        pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
+        pods = (
+            platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+            if platform
+            else {}
+        )
         self.tasks = TaskRunner(
             self.folder.resolve(),
             self.engine,
             self.run_id,
             {label: executor["container"] for label, executor in executors.items()},
-            {label: float(pods.get(label, {}).get("activeDeadlineSeconds", "inf")) for label in executors},
+            {
+                label: float(pods.get(label, {}).get("activeDeadlineSeconds", "inf"))
+                for label in executors
+            },
             self.sleep or self.stopped.wait,
             self.stopped,
         )
@@ -82,7 +89,9 @@ class LocalRun:
             with FileLock(self.folder / ".lock", timeout=0):
                 yield
         except Timeout as error:
-            raise ValueError(f"another process runs in {self.folder}: wait, or choose another --folder") from error
+            raise ValueError(
+                f"another process runs in {self.folder}: wait, or choose another --folder"
+            ) from error
 
     def _run_graph(self, graph: spec.ComponentSpec, scope: IOStore) -> str:
         """Run the tasks of a graph; return the first error message, "" if none."""
@@ -124,7 +133,9 @@ class LocalRun:
     def _run_task(self, name: str, task: spec.PipelineTaskSpec, scope: IOStore) -> str:
         """Run one task or nested graph; return the error message, "" if none."""
         if task.WhichOneof("iterator"):
-            raise ValueError(f"{name}: local runs support tasks, nested graphs, conditions and exit tasks, no loops")
+            raise ValueError(
+                f"{name}: local runs support tasks, nested graphs, conditions and exit tasks, no loops"
+            )
         component = self.pipeline.components[task.component_ref.name]
         arguments = OrchestratorUtils.make_task_arguments(task.inputs, scope)
         for key, source in task.inputs.parameters.items():
@@ -135,7 +146,9 @@ class LocalRun:
             if ConditionEvaluator.evaluate_condition(task.trigger_policy.condition, inner):
                 error = self._run_graph(component, inner)
             else:
-                self._finish(task.task_info.name, TaskState.CANCELED, f"not {task.trigger_policy.condition}")
+                self._finish(
+                    task.task_info.name, TaskState.CANCELED, f"not {task.trigger_policy.condition}"
+                )
             scope.put_task_status(name, TaskState.FAILED if error else TaskState.COMPLETE)
             return error
         self.active.append(name)  # here: Ctrl-C can come before _run_graph has recorded the future
@@ -152,17 +165,30 @@ class LocalRun:
         """Return an exit task's input as the backend makes it (kubeflow/pipelines 2.17, driver/resolve.go:471)."""
         job = f"{self.pipeline.pipeline_info.name}-{self.run_id[:5]}"
         state = scope.get_task_status(producer)
-        return {"state": state, "error": {}, "pipelineJobResourceName": job, "pipelineTaskName": producer}
+        return {
+            "state": state,
+            "error": {},
+            "pipelineJobResourceName": job,
+            "pipelineTaskName": producer,
+        }
 
     def _finish(self, name: str, state: TaskState, message: str) -> None:
         self.states[name] = state
-        line = message if state is TaskState.FAILED else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
+        line = (
+            message
+            if state is TaskState.FAILED
+            else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
+        )
         click.secho(line, fg="red" if state.failed else "green")
 
 
-def _scope(component: spec.ComponentSpec, arguments: dict[str, Any], parent: IOStore | None = None) -> IOStore:
+def _scope(
+    component: spec.ComponentSpec, arguments: dict[str, Any], parent: IOStore | None = None
+) -> IOStore:
     """Return the store of a graph with its inputs."""
     scope = IOStore(parent)
-    for name, value in OrchestratorUtils.join_user_inputs_and_defaults(arguments, component.input_definitions).items():
+    for name, value in OrchestratorUtils.join_user_inputs_and_defaults(
+        arguments, component.input_definitions
+    ).items():
         scope.put_parent_input(name, value)
     return scope

@@ -59,13 +59,19 @@ class TaskRunner:
     stopped: Event
 
     def run(
-        self, name: str, task: spec.PipelineTaskSpec, component: spec.ComponentSpec, arguments: dict[str, Any]
+        self,
+        name: str,
+        task: spec.PipelineTaskSpec,
+        component: spec.ComponentSpec,
+        arguments: dict[str, Any],
     ) -> tuple[TaskState, dict[str, Any], str]:
         """Return the state and the outputs of a task, and the error message, "" if none."""
         container = self.containers[component.executor_label]
         command = [*container["command"], *container["args"]]
         cache = LocalCache(str(self.folder / ".cache"))
-        key = cache.compute_key(task.component_ref.name, self.engine.image(container["image"]), command, arguments)
+        key = cache.compute_key(
+            task.component_ref.name, self.engine.image(container["image"]), command, arguments
+        )
         cached = cache.get(key) if task.caching_options.enable_cache else None
         state, outputs, problem = TaskState.CACHED, cached or {}, ""
         if cached is None:
@@ -74,7 +80,9 @@ class TaskRunner:
             cache.put(key, outputs)
         for output, value in outputs.items():
             if isinstance(value, Artifact):
-                if not Path(value.uri).exists():  # metrics have no file, and kfp.local's cache wants one
+                if not Path(
+                    value.uri
+                ).exists():  # metrics have no file, and kfp.local's cache wants one
                     Path(value.uri).touch()
                 link = self.folder / name / output
                 link.unlink(missing_ok=True)
@@ -82,7 +90,11 @@ class TaskRunner:
         return state, outputs, problem
 
     def _attempts(
-        self, name: str, task: spec.PipelineTaskSpec, component: spec.ComponentSpec, arguments: dict[str, Any]
+        self,
+        name: str,
+        task: spec.PipelineTaskSpec,
+        component: spec.ComponentSpec,
+        arguments: dict[str, Any],
     ) -> tuple[TaskState, dict[str, Any], str]:
         policy, folder, problem = task.retry_policy, self.folder / name, ""
         for old in folder.glob("log-*.txt"):
@@ -111,8 +123,13 @@ class TaskRunner:
         folder = self.folder / name / "attempts" / f"{self.run_id}-{log.stem.removeprefix('log-')}"
         folder.mkdir(parents=True)
         log.touch()
-        container, timeout = self.containers[component.executor_label], self.timeouts[component.executor_label]
-        message = construct_executor_input(component, arguments, str(folder), block_input_artifact=False)
+        container, timeout = (
+            self.containers[component.executor_label],
+            self.timeouts[component.executor_label],
+        )
+        message = construct_executor_input(
+            component, arguments, str(folder), block_input_artifact=False
+        )
         command = replace_placeholders(
             [*container["command"], *container["args"]],
             executor_input_to_dict(message, component),
@@ -125,7 +142,9 @@ class TaskRunner:
         environment = {entry["name"]: entry["value"] for entry in container.get("env", [])}
         message_file = folder / "termination-log"
         environment |= {"KFP_RUN_ID": self.run_id, TERMINATION_LOG: str(message_file)}
-        ended = self.engine.run(Pod(folder, inputs, container["image"], command, environment, timeout, log))
+        ended = self.engine.run(
+            Pod(folder, inputs, container["image"], command, environment, timeout, log)
+        )
         if ended.late:
             return {}, f"killed after {timeout:g} s"
         if ended.code in KILLED:

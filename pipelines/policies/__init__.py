@@ -29,7 +29,8 @@ def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
 
 
 PROMOTION, THRESHOLDS, CANARY, RETENTION = (
-    Path(__file__).with_name(name) for name in ("promotion.yaml", "thresholds.yaml", "canary.yaml", "retention.yaml")
+    Path(__file__).with_name(name)
+    for name in ("promotion.yaml", "thresholds.yaml", "canary.yaml", "retention.yaml")
 )
 
 

@@ -45,7 +45,8 @@ class ExecutorInput:
                 inputs=_paths(message["inputs"].get("artifacts", {})),
                 outputs=_paths(message["outputs"].get("artifacts", {})),
                 output_parameters={
-                    name: Path(entry["outputFile"]) for name, entry in message["outputs"].get("parameters", {}).items()
+                    name: Path(entry["outputFile"])
+                    for name, entry in message["outputs"].get("parameters", {}).items()
                 },
                 output_file=Path(message["outputs"]["outputFile"]),
                 _output_artifacts=message["outputs"].get("artifacts", {}),
@@ -57,13 +58,17 @@ class ExecutorInput:
             ) from error
 
     def write_output(
-        self, component: Component, metrics: Mapping[str, float], parameters: Mapping[str, str] | None = None
+        self,
+        component: Component,
+        metrics: Mapping[str, float],
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         """Write the outputs that ``component`` declares, without others from the driver, and without NaN and infinity:
         the launcher rejects them in metrics (kubeflow/pipelines 2.17, launcher_v2.go:1232).
         """
         missing = sorted(
-            {*component.outputs} - {*self.outputs} | {*component.parameter_outputs} - {*self.output_parameters}
+            {*component.outputs} - {*self.outputs}
+            | {*component.parameter_outputs} - {*self.output_parameters}
         )
         if missing:
             raise ValueError(
@@ -75,7 +80,8 @@ class ExecutorInput:
             self.output_parameters[name].write_text((parameters or {})[name])
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
         metadata: dict[str, dict[str, Any]] = {
-            name: {**finite, "sha256": artifacts.artifact_hash(self.outputs[name])} for name in component.outputs
+            name: {**finite, "sha256": artifacts.artifact_hash(self.outputs[name])}
+            for name in component.outputs
         }
         if SCORES in self.outputs:
             metadata[SCORES] = finite
@@ -93,7 +99,9 @@ class ExecutorInput:
         shutil.copyfile(self.outputs[output] / file, self.outputs[PAGE])
 
     def _output_artifact(self, name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        return {"artifacts": [{**self._output_artifacts[name]["artifacts"][0], "metadata": metadata}]}
+        return {
+            "artifacts": [{**self._output_artifacts[name]["artifacts"][0], "metadata": metadata}]
+        }
 
 
 def run_from_executor_input(component: Component, text: str) -> dict[str, float]:
@@ -114,11 +122,15 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
     sources = source_digests(values, component)
     if component.has_parameters and USER_FILES in inputs:
         sources[USER_FILES] = artifacts.artifact_hash(inputs[USER_FILES])
-        values = _with_fetched_files(shared_store.resolve(inputs.pop(USER_FILES)), values, component)
+        values = _with_fetched_files(
+            shared_store.resolve(inputs.pop(USER_FILES)), values, component
+        )
     values = download_user_files(values, component)
     params = parameters.validate(values, [component])[component.name]
     outputs = {name: message.outputs[name] for name in component.outputs}
-    result = run_stage(Job(component, params, inputs, outputs, message.values, message.arguments, sources))
+    result = run_stage(
+        Job(component, params, inputs, outputs, message.values, message.arguments, sources)
+    )
     if is_main_process():
         message.write_output(component, result.metrics, result.parameters)
     return result.metrics
@@ -135,10 +147,15 @@ def local_path(uri: str) -> Path:
 def _paths(declared: Mapping[str, Any]) -> dict[str, Path]:
     """Return the path of each artifact: its custom path, or else the path of its URI, as the launcher does."""
     artifacts = {name: entry["artifacts"][0] for name, entry in declared.items()}
-    return {name: Path(entry.get("customPath") or local_path(entry["uri"])) for name, entry in artifacts.items()}
+    return {
+        name: Path(entry.get("customPath") or local_path(entry["uri"]))
+        for name, entry in artifacts.items()
+    }
 
 
-def _with_fetched_files(user_files: Path, values: Mapping[str, Any], component: Component) -> dict[str, Any]:
+def _with_fetched_files(
+    user_files: Path, values: Mapping[str, Any], component: Component
+) -> dict[str, Any]:
     """Return ``values`` with the user's paths below ``user_files``, where the step ``fetch`` wrote them."""
     section = values[component.name]
     paths = {

@@ -30,18 +30,25 @@ class NodeSettings(StrictModel):
 
     runtime: str = Field(description="runtime of Kubeflow's Trainer, such as torch-distributed")
     folder: str = Field(
-        pattern=r"^s3://[^/]+/.+", description="folder on S3 for the inputs, checkpoints and models of the jobs"
+        pattern=r"^s3://[^/]+/.+",
+        description="folder on S3 for the inputs, checkpoints and models of the jobs",
     )
     resources: dict[str, str] = Field(description="Kubernetes resources of each machine")
     processes: int = Field(ge=1, description="processes on each machine, one per GPU")
     environment: list[str] = Field(description="variables of this step that each machine gets")
-    secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
+    secrets: dict[str, dict[str, str]] = Field(
+        description="name of the secret: {key: environment variable}"
+    )
     shared_memory: str | None = Field(description="bytes of /dev/shm")
-    volumes: list[dict[str, Any]] = Field(description="Kubernetes volumes, each with its mountPath, and subPath")
+    volumes: list[dict[str, Any]] = Field(
+        description="Kubernetes volumes, each with its mountPath, and subPath"
+    )
     labels: dict[str, str]
     annotations: dict[str, str]
     node_selector: dict[str, str] = Field(description="labels that a machine must have")
-    node_affinity: list[dict[str, Any]] = Field(description="match expressions that a machine must all meet")
+    node_affinity: list[dict[str, Any]] = Field(
+        description="match expressions that a machine must all meet"
+    )
     tolerations: list[dict[str, Any]]
     image_pull_secrets: list[str]
     security_context: dict[str, Any] | None = Field(description="Kubernetes' PodSecurityContext")
@@ -67,7 +74,10 @@ def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
     arguments = {PARAMETERS: json.dumps(job["values"]), CODE: job["code"]}
     executor_input = {
         "inputs": {"parameterValues": arguments, "artifacts": _declare(folder, job["inputs"])},
-        "outputs": {"artifacts": _declare(folder, [MODEL]), "outputFile": str(folder / "executor_output.json")},
+        "outputs": {
+            "artifacts": _declare(folder, [MODEL]),
+            "outputFile": str(folder / "executor_output.json"),
+        },
     }
     code = _torchrun(
         job["processes"],
@@ -82,7 +92,13 @@ def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
 def _torchrun(processes: int, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Run ``torchrun`` and return its exit code; it passes SIGTERM on to the training, which uploads a checkpoint."""
     # Not PET_NPROC_PER_NODE: without GPUs, the Trainer sets it to the number of cores.
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        f"--nproc-per-node={processes}",
+        *arguments,
+    ]
     process = subprocess.Popen(command, env=environment)
     signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
     return process.wait()
@@ -93,4 +109,6 @@ def _declare(folder: Path, names: Iterable[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(os.environ[JOB]), Path(tempfile.gettempdir()) / "train_job", Path(SECRETS)))
+    sys.exit(
+        main(json.loads(os.environ[JOB]), Path(tempfile.gettempdir()) / "train_job", Path(SECRETS))
+    )

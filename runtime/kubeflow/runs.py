@@ -31,7 +31,9 @@ class PipelineState:
     """State of the graph of an exit handler."""
 
     phase: str  # Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``
-    failures: Mapping[str, str] = field(default_factory=dict)  # message of the last failed pod of each failed task
+    failures: Mapping[str, str] = field(
+        default_factory=dict
+    )  # message of the last failed pod of each failed task
 
     @property
     def ended(self) -> bool:
@@ -54,11 +56,15 @@ def run_state(run_id: str, graph: str) -> PipelineState:
             answer = json.loads(response.read())
         return parse_workflow(json.loads(answer["pipeline_runtime"]["workflow_manifest"]), graph)
     except HTTPError as error:
-        raise OSError(redact(f"Kubeflow's API at {endpoint} answered with status {error.code}")) from error
+        raise OSError(
+            redact(f"Kubeflow's API at {endpoint} answered with status {error.code}")
+        ) from error
     except OSError as error:
         raise OSError(redact(f"Kubeflow's API at {endpoint} does not answer ({error})")) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise OSError(redact(f"Kubeflow's API at {endpoint} has no workflow of run {run_id} ({error!r})")) from error
+        raise OSError(
+            redact(f"Kubeflow's API at {endpoint} has no workflow of run {run_id} ({error!r})")
+        ) from error
 
 
 def parse_workflow(workflow: Mapping[str, Any], graph: str) -> PipelineState:
@@ -66,11 +72,21 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> PipelineState:
     task or graph is a Retry node, and its attempts have numbers, as in ``bifocal(0).root(0).TASK(0).executor(1)``.
     """
     status = workflow.get("status", {})
-    packed = status.get("compressedNodes")  # of a status above a megabyte: argo-workflows workflow/packer/packer.go
-    entries = json.loads(gzip.decompress(base64.b64decode(packed))) if packed else status.get("nodes")
+    packed = status.get(
+        "compressedNodes"
+    )  # of a status above a megabyte: argo-workflows workflow/packer/packer.go
+    entries = (
+        json.loads(gzip.decompress(base64.b64decode(packed))) if packed else status.get("nodes")
+    )
     nodes = {node["name"]: node for node in (entries or {}).values()}
-    phase = next((node["phase"] for node in nodes.values() if node.get("displayName") == graph), "unknown")
-    succeeded = [name for name, node in nodes.items() if node.get("type") == "Retry" and node["phase"] == "Succeeded"]
+    phase = next(
+        (node["phase"] for node in nodes.values() if node.get("displayName") == graph), "unknown"
+    )
+    succeeded = [
+        name
+        for name, node in nodes.items()
+        if node.get("type") == "Retry" and node["phase"] == "Succeeded"
+    ]
     failures = {}
     for name, node in sorted(nodes.items(), key=lambda entry: str(entry[1].get("finishedAt"))):
         if node.get("type") != "Pod" or node["phase"] not in FAILED:

@@ -69,23 +69,38 @@ def runtime_patch(settings: NodeSettings) -> patches.RuntimePatch:
     metadata = {"labels": labels, "annotations": settings.annotations}
     template = patches.PodTemplatePatch(metadata=metadata, spec=pod)
     job = patches.JobTemplatePatch(spec=patches.JobSpecPatch(template=template))
-    jobs = patches.JobSetSpecPatch(replicated_jobs=[patches.ReplicatedJobPatch(name="node", template=job)])
-    return patches.RuntimePatch(patches.TrainingRuntimeSpecPatch(template=patches.JobSetTemplatePatch(spec=jobs)))
+    jobs = patches.JobSetSpecPatch(
+        replicated_jobs=[patches.ReplicatedJobPatch(name="node", template=job)]
+    )
+    return patches.RuntimePatch(
+        patches.TrainingRuntimeSpecPatch(template=patches.JobSetTemplatePatch(spec=jobs))
+    )
 
 
 def _volumes(settings: NodeSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     volumes: list[dict[str, Any]] = [
-        {"name": name, "secret": {"secretName": name, "optional": True}} for name in settings.secrets
+        {"name": name, "secret": {"secretName": name, "optional": True}}
+        for name in settings.secrets
     ]
     mounts: list[dict[str, Any]] = [
-        {"name": name, "mountPath": f"{SECRETS}/{name}", "readOnly": True} for name in settings.secrets
+        {"name": name, "mountPath": f"{SECRETS}/{name}", "readOnly": True}
+        for name in settings.secrets
     ]
     for number, volume in enumerate(settings.volumes):
         name = {"name": f"volume-{number}"}
-        mounts.append(name | {key: volume[key] for key in ("mountPath", "subPath") if key in volume})
-        volumes.append(name | {key: volume[key] for key in volume.keys() - {"mountPath", "subPath"}})
+        mounts.append(
+            name | {key: volume[key] for key in ("mountPath", "subPath") if key in volume}
+        )
+        volumes.append(
+            name | {key: volume[key] for key in volume.keys() - {"mountPath", "subPath"}}
+        )
     if settings.shared_memory:
-        volumes.append({"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}})
+        volumes.append(
+            {
+                "name": SHARED_MEMORY,
+                "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory},
+            }
+        )
         mounts.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})
     return volumes, mounts
 
@@ -119,7 +134,9 @@ class TrainJob:
         while time.monotonic() < deadline:
             job = self._get()
             if job is None:
-                raise JobError(f"the TrainJob {self.name} was deleted while it ran: start the step again")
+                raise JobError(
+                    f"the TrainJob {self.name} was deleted while it ran: start the step again"
+                )
             condition = _final_condition(job)
             if condition is None:
                 time.sleep(POLL_SECONDS)
@@ -127,12 +144,18 @@ class TrainJob:
             if condition["type"] == constants.TRAINJOB_COMPLETE:
                 self._delete()
                 return
-            reason = ", ".join(filter(None, [condition.get("reason"), condition.get("message"), *self._exits()]))
+            reason = ", ".join(
+                filter(None, [condition.get("reason"), condition.get("message"), *self._exits()])
+            )
             log = self._log()
             self._delete()
-            raise JobError(f"the TrainJob {self.name} failed ({reason}); end of the log of node 0:\n{log}")
+            raise JobError(
+                f"the TrainJob {self.name} failed ({reason}); end of the log of node 0:\n{log}"
+            )
         self._delete()
-        raise TimeoutError(f"the TrainJob {self.name} did not end within {self.timeout:g} seconds, and was deleted")
+        raise TimeoutError(
+            f"the TrainJob {self.name} did not end within {self.timeout:g} seconds, and was deleted"
+        )
 
     def _create_or_adopt(self, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -141,8 +164,12 @@ class TrainJob:
                 try:
                     self._retry(self.create)
                 except RuntimeError as error:
-                    if _status(error) != 409:  # 409: an earlier request created it, but had no answer
-                        raise JobError(f"the TrainJob {self.name} was rejected: {_explain(error)}") from error
+                    if (
+                        _status(error) != 409
+                    ):  # 409: an earlier request created it, but had no answer
+                        raise JobError(
+                            f"the TrainJob {self.name} was rejected: {_explain(error)}"
+                        ) from error
                 return
             if "deletionTimestamp" in job["metadata"]:
                 time.sleep(POLL_SECONDS)  # its successor may have its name when it is gone
@@ -160,7 +187,11 @@ class TrainJob:
 
         def request() -> dict[str, Any]:
             job: dict[str, Any] = backend.custom_api.get_namespaced_custom_object(
-                constants.GROUP, constants.VERSION, backend.namespace, constants.TRAINJOB_PLURAL, self.name
+                constants.GROUP,
+                constants.VERSION,
+                backend.namespace,
+                constants.TRAINJOB_PLURAL,
+                self.name,
             )
             return job
 
@@ -180,9 +211,16 @@ class TrainJob:
 
     def _exits(self) -> list[str]:
         """Return why containers failed, such as ``OOMKilled`` with the memory that a stage reports."""
-        backend, labels = self.client.backend, constants.POD_LABEL_SELECTOR.format(trainjob_name=self.name)
+        backend, labels = (
+            self.client.backend,
+            constants.POD_LABEL_SELECTOR.format(trainjob_name=self.name),
+        )
         try:
-            pods = self._retry(lambda: backend.core_api.list_namespaced_pod(backend.namespace, label_selector=labels))
+            pods = self._retry(
+                lambda: backend.core_api.list_namespaced_pod(
+                    backend.namespace, label_selector=labels
+                )
+            )
         except (ApiException, OSError):
             return []
         states = [
@@ -192,12 +230,16 @@ class TrainJob:
             for state in (status.state, status.last_state)
             if state and state.terminated and state.terminated.exit_code
         ]
-        return [f"{pod}: {end.reason} (exit code {end.exit_code}): {end.message}" for pod, end in states]
+        return [
+            f"{pod}: {end.reason} (exit code {end.exit_code}): {end.message}" for pod, end in states
+        ]
 
     def _log(self) -> str:
         try:
             return "\n".join([*self.client.get_job_logs(self.name)][-LOG_LINES:])
-        except Exception as error:  # the reason of the failure matters more, and the SDK raises any class
+        except (
+            Exception
+        ) as error:  # the reason of the failure matters more, and the SDK raises any class
             return f"(no log: {_explain(error)})"
 
     def _retry(self, request: Callable[[], T]) -> T:
@@ -221,12 +263,19 @@ class TrainJob:
 def _final_condition(job: dict[str, Any]) -> dict[str, Any] | None:
     final = (constants.TRAINJOB_COMPLETE, constants.TRAINJOB_FAILED)
     conditions = job.get("status", {}).get("conditions", [])
-    return next((entry for entry in conditions if entry["type"] in final and entry["status"] == "True"), None)
+    return next(
+        (entry for entry in conditions if entry["type"] in final and entry["status"] == "True"),
+        None,
+    )
 
 
 def _cause(error: BaseException) -> BaseException:
     """Return the error of the API: the SDK wraps it."""
-    return error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ is not None else error
+    return (
+        error.__cause__
+        if isinstance(error, RuntimeError) and error.__cause__ is not None
+        else error
+    )
 
 
 def _status(error: BaseException) -> int | None:
@@ -237,7 +286,9 @@ def _status(error: BaseException) -> int | None:
 def _is_transient(error: BaseException) -> bool:
     status = _status(error)
     if status is not None:
-        return status in (0, 401, 408, 429) or status >= 500  # 401: a service account's token is being replaced
+        return (
+            status in (0, 401, 408, 429) or status >= 500
+        )  # 401: a service account's token is being replaced
     return isinstance(_cause(error), (HTTPError, TimeoutError, OSError))
 
 

@@ -35,4 +35,11 @@ from runtime.mlflow.registry import (
     reuse_version,
     version_tags,
 )
-from runtime.mlflow.runs import git_commit, log_datasets, log_figure, log_files, log_metrics, stage_run
+from runtime.mlflow.runs import (
+    git_commit,
+    log_datasets,
+    log_figure,
+    log_files,
+    log_metrics,
+    stage_run,
+)

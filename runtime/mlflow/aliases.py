@@ -81,7 +81,10 @@ class Plan:
         """Whether no alias was moved by another process or a user since the plan was made, and no version deleted."""
         present = {int(version.version) for version in registered_versions(model)}
         unmoved = all(_number(model, alias) in numbers for alias, numbers in self.moves.items())
-        return unmoved and {self.version, *(after for _, after in self.moves.values() if after)} <= present
+        return (
+            unmoved
+            and {self.version, *(after for _, after in self.moves.values() if after)} <= present
+        )
 
 
 @contextmanager
@@ -113,7 +116,9 @@ def move_alias(model: str, alias: str, number: int | None) -> None:
         )
 
 
-def make_champion(candidate: RegisteredVersion, *, champion: str, previous: str, answer: str, file: str) -> None:
+def make_champion(
+    candidate: RegisteredVersion, *, champion: str, previous: str, answer: str, file: str
+) -> None:
     """Move ``champion`` to ``candidate`` and ``previous`` to the replaced champion; lift a veto and log ``answer``.
 
     ``file`` is the record of the decision.
@@ -126,7 +131,9 @@ def make_champion(candidate: RegisteredVersion, *, champion: str, previous: str,
     _start(candidate.model, Plan(moves, candidate.number, tags, file))
 
 
-def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: bool = False) -> None:
+def roll_back(
+    model: str, *, champion: str, previous: str, reason: str, stale: bool = False
+) -> None:
     """Make the previous champion the champion, veto the present one, and leave ``previous`` without a version.
 
     Raises:
@@ -137,8 +144,14 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: b
     restored, vetoed = get_version(model, previous), get_version(model, champion)
     if restored is None or vetoed is None or restored == vetoed:
         alias = champion if vetoed is None else previous
-        state = f"the champion, version {vetoed.number}," if vetoed and restored == vetoed else "no version"
-        raise ValueError(f"{state} of {model} has the alias {alias!r}: there is no promotion to roll back")
+        state = (
+            f"the champion, version {vetoed.number},"
+            if vetoed and restored == vetoed
+            else "no version"
+        )
+        raise ValueError(
+            f"{state} of {model} has the alias {alias!r}: there is no promotion to roll back"
+        )
     if RELEASE_TAG in version_tags(vetoed) and RELEASE_TAG not in version_tags(restored):
         raise ValueError(
             f"version {restored.number} of {model} has no release, so a service could not load it: "
@@ -148,13 +161,17 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: b
         try:
             now, then = released_items(vetoed), released_items(restored)
         except FileNotFoundError as error:
-            raise ValueError(f"{error}; --stale rolls back without a comparison of the images") from error
+            raise ValueError(
+                f"{error}; --stale rolls back without a comparison of the images"
+            ) from error
         if now != then:
             raise ValueError(
                 f"the release of version {restored.number} lacks {len(now - then)} images of version {vetoed.number}, "
                 f"and has {len(then - now)} others: run the flow refresh-previous first, or give --stale"
             )
-    text = f"rolled back to version {restored.number}" + (f": {printable(reason)[:MAX_REASON]}" if reason else "")
+    text = f"rolled back to version {restored.number}" + (
+        f": {printable(reason)[:MAX_REASON]}" if reason else ""
+    )
     moves = {champion: (vetoed.number, restored.number), previous: (restored.number, None)}
     tags = {"promotion": "rolled back", VETO: text}
     _start(model, Plan(moves, vetoed.number, tags, "promotion/rollback.json"))
@@ -170,7 +187,9 @@ def _start(model: str, plan: Plan) -> None:
 def _finish_plan(model: str) -> None:
     for number, (plan, end) in _plans(model).items():
         if not end and plan.possible(model):
-            click.echo(f"finishing the moves of a killed process: {json.dumps(plan.moves)}", err=True)
+            click.echo(
+                f"finishing the moves of a killed process: {json.dumps(plan.moves)}", err=True
+            )
             plan.execute(model)
             log_record(model, END, DONE, number)
         elif not end:
@@ -182,7 +201,10 @@ def _finish_plan(model: str) -> None:
 def _plans(model: str) -> dict[int, tuple[Plan, str]]:
     """Return the recorded plans with their ends by number; "" for the plan of a killed process."""
     ends = read_records(model, END)
-    return {number: (Plan.read(text), ends.get(number, "")) for number, text in read_records(model, PLAN).items()}
+    return {
+        number: (Plan.read(text), ends.get(number, ""))
+        for number, text in read_records(model, PLAN).items()
+    }
 
 
 def deciding_tags(version: RegisteredVersion) -> dict[str, str]:
@@ -195,7 +217,9 @@ def deciding_tags(version: RegisteredVersion) -> dict[str, str]:
 
 
 def _has_plan_tag(model: str) -> bool:
-    return any(PLAN_TAG in found.tags for found in connect().search_registered_models(f"name = '{model}'"))
+    return any(
+        PLAN_TAG in found.tags for found in connect().search_registered_models(f"name = '{model}'")
+    )
 
 
 def unlock(model: str) -> str:
@@ -215,10 +239,14 @@ def _number(model: str, alias: str) -> int | None:
 def read_looks(model: str) -> list[dict[str, Any]]:
     """Return all comparisons of versions of ``model`` that spent a level: ``models``, ``level``, ``images``."""
     looks = map(json.loads, read_records(model, LOOK).values())
-    return [{**look, "models": tuple(look["models"]), "images": tuple(look["images"])} for look in looks]
+    return [
+        {**look, "models": tuple(look["models"]), "images": tuple(look["images"])} for look in looks
+    ]
 
 
-def log_promotion(candidate: RegisteredVersion, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> str:
+def log_promotion(
+    candidate: RegisteredVersion, record: Mapping[str, Any], look: Mapping[str, Any] | None
+) -> str:
     """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the candidate; return the
     name of the record's file. ``make_champion`` logs that an accepted version was promoted.
     """
@@ -234,7 +262,9 @@ def log_promotion(candidate: RegisteredVersion, record: Mapping[str, Any], look:
     return file
 
 
-def log_online_decision(candidate: RegisteredVersion, champion: int | None, record: Mapping[str, Any]) -> None:
+def log_online_decision(
+    candidate: RegisteredVersion, champion: int | None, record: Mapping[str, Any]
+) -> None:
     """Log a decision on the searches of clients, with its ``verdict``: the tag ``promotion.online`` and a file."""
     tags = {"promotion.online": str(record["verdict"])}
     candidate.log_decision(tags, f"promotion/online_against_{champion}.json", record)

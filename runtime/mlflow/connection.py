@@ -47,8 +47,15 @@ def connect() -> mlflow.MlflowClient:
             _create_tables(Path(path))
         mlflow.set_tracking_uri(uri)
         client = mlflow.MlflowClient()
-    except (ArgumentError, ImportError, ValueError, UnsupportedModelRegistryStoreURIException) as error:
-        raise OSError(redact(f"MLFLOW_TRACKING_URI is {uri}, which is not an address of MLflow: {error}")) from error
+    except (
+        ArgumentError,
+        ImportError,
+        ValueError,
+        UnsupportedModelRegistryStoreURIException,
+    ) as error:
+        raise OSError(
+            redact(f"MLFLOW_TRACKING_URI is {uri}, which is not an address of MLflow: {error}")
+        ) from error
     if scheme == "sqlite" and uri == project_store():
         _follow_checkout(Path(path))
     return client
@@ -87,7 +94,9 @@ def _follow_checkout(database: Path) -> None:
                 change = f"UPDATE {table} SET {column} = ? || substr({column}, {end}) WHERE "
                 inside = f"{column} = ? OR substr({column}, 1, {end}) = ?"
                 connection.execute(change + inside, (folder.as_uri(), old, f"{old}/"))
-            log_line(f"{database} was moved or copied with its checkout: its files are in {folder} now")
+            log_line(
+                f"{database} was moved or copied with its checkout: its files are in {folder} now"
+            )
 
 
 def experiment_id(client: mlflow.MlflowClient) -> str:
@@ -101,7 +110,11 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            files = (project_folder() / "mlruns").as_uri() if tracking_uri() == project_store() else None
+            files = (
+                (project_folder() / "mlruns").as_uri()
+                if tracking_uri() == project_store()
+                else None
+            )
             return str(client.create_experiment(name, artifact_location=files))
         except MlflowException as error:
             found = client.get_experiment_by_name(name)
@@ -120,7 +133,9 @@ def run_page(run: Run) -> str:
     server = os.environ.get("BIFOCAL_MLFLOW_UI", tracking_uri())
     if not server.startswith("http"):
         return ""
-    return redact(f"{server.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}")
+    return redact(
+        f"{server.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+    )
 
 
 @contextmanager
@@ -129,9 +144,13 @@ def mlflow_errors_as_oserror() -> Iterator[None]:
     try:
         yield
     except (MlflowException, DBAPIError, sqlite3.Error) as error:
-        message = str(error.orig if isinstance(error, DBAPIError) else error).partition("\n[SQL: ")[0]
+        message = str(error.orig if isinstance(error, DBAPIError) else error).partition("\n[SQL: ")[
+            0
+        ]
         raise OSError(
-            redact(f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server")
+            redact(
+                f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server"
+            )
         ) from error
 
 

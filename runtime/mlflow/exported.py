@@ -44,19 +44,32 @@ COLUMNS: dict[str, ColSpec | TensorSpec] = {
 
 
 def register_exported(
-    model: str, alias: str, *, graphs: Path, evaluation: Path, tags: Mapping[str, str], description: str
+    model: str,
+    alias: str,
+    *,
+    graphs: Path,
+    evaluation: Path,
+    tags: Mapping[str, str],
+    description: str,
 ) -> int:
     """Register the graphs as a new version, unless one has them; return its number. ``tags`` are results, the
     description is the model card; files of the evaluation are logged as ``evidence`` for promotion.
     """
-    registered = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
+    registered = reuse_version(
+        model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation)
+    )
     if registered is not None:
         return registered
     mlflow.log_artifacts(str(evaluation), EVALUATION_DIR)
     logged = _log_model(model, graphs)
     _log_scores(logged, evaluation)
     client, kfp_run = mlflow.MlflowClient(), os.environ.get("KFP_RUN_ID")
-    tags = {COMMIT_TAG: git_commit(), **(kfp_tags(kfp_run) if kfp_run else {}), **_lineage(evaluation, graphs), **tags}
+    tags = {
+        COMMIT_TAG: git_commit(),
+        **(kfp_tags(kfp_run) if kfp_run else {}),
+        **_lineage(evaluation, graphs),
+        **tags,
+    }
     mlflow.log_params({name: value for name, value in tags.items() if is_recorded(name)})
     number = mlflow.register_model(logged.model_uri, model, tags=tags).version
     client.update_model_version(model, number, description)
@@ -76,7 +89,9 @@ def _log_model(model: str, graphs: Path) -> ModelInfo:
             data_path=str(graphs),
             code_paths=_copy_code(Path(folder)),
             pip_requirements=_requirements(graphs),
-            signature=ModelSignature(inputs, infer_signature(example, opened.predict(example)).outputs),
+            signature=ModelSignature(
+                inputs, infer_signature(example, opened.predict(example)).outputs
+            ),
             input_example=example,
         )
     return logged
@@ -98,15 +113,28 @@ def _log_scores(logged: ModelInfo, evaluation: Path) -> None:
 
 
 def _requirements(graphs: Path) -> list[str]:
-    names = [f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
+    names = [
+        f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)
+    ]
     subwords = [f"tokenizers=={version('tokenizers')}"] if any(graphs.rglob(TOKENIZER)) else []
-    stems = ("safetensors", "snowballstemmer") if any(list(graphs.rglob(name)) for name in ARRAYS) else ()
-    return [*names, f"pillow=={PIL.__version__}", *subwords, *(f"{name}=={version(name)}" for name in stems)]
+    stems = (
+        ("safetensors", "snowballstemmer")
+        if any(list(graphs.rglob(name)) for name in ARRAYS)
+        else ()
+    )
+    return [
+        *names,
+        f"pillow=={PIL.__version__}",
+        *subwords,
+        *(f"{name}=={version(name)}" for name in stems),
+    ]
 
 
 def _copy_code(folder: Path) -> list[str]:
     package, module = SERVED_CODE
-    shutil.copytree(source_path(ROOT, package), folder / package, ignore=shutil.ignore_patterns("__*__*"))
+    shutil.copytree(
+        source_path(ROOT, package), folder / package, ignore=shutil.ignore_patterns("__*__*")
+    )
     (folder / module).parent.mkdir(parents=True)
     shutil.copy(source_path(ROOT, module), folder / module)
     return sorted(map(str, folder.iterdir()))

@@ -63,7 +63,9 @@ def promotion_lock(model: str, timeout: float) -> Iterator[None]:
             return
         number = _acquire(client, run_id, model, timeout)
         stopped = threading.Event()
-        renewal = threading.Thread(target=_renew, args=(client, run_id, number, stopped), daemon=True)
+        renewal = threading.Thread(
+            target=_renew, args=(client, run_id, number, stopped), daemon=True
+        )
         renewal.start()
         _held[model] = run_id, number
         try:
@@ -91,7 +93,9 @@ def remove_lock(model: str) -> str:
         run_id = lock_run(client, model)
         holder = _last_holder(client, run_id) if run_id else None
         if run_id is None or holder is None or not holder.active:
-            raise ValueError(f"nobody holds the promotion lock of {model}: no promotion is running or was killed")
+            raise ValueError(
+                f"nobody holds the promotion lock of {model}: no promotion is running or was killed"
+            )
         _release(client, run_id, holder.number, "user")
     return holder.name
 
@@ -107,7 +111,10 @@ def _acquire(client: mlflow.MlflowClient, run_id: str, model: str, timeout: floa
                 return number
             continue  # another process was faster: wait for it
         if last.name != reported:
-            click.echo(f"waiting for the promotion lock, held by {last.name}, at most {timeout:g} s", err=True)
+            click.echo(
+                f"waiting for the promotion lock, held by {last.name}, at most {timeout:g} s",
+                err=True,
+            )
             reported = last.name
         if time.monotonic() > deadline:
             raise OSError(
@@ -145,12 +152,20 @@ def read_records(model: str, kind: str) -> dict[int, str]:
     """Return the values of ``log_record`` by number, in this order."""
     run_id = _held[model][0] if model in _held else lock_run(connect(), model)
     params = connect().get_run(run_id).data.params if run_id else {}
-    return {int(key.partition(".")[2]): params[key] for key in sorted(params) if key.startswith(f"{kind}.")}
+    return {
+        int(key.partition(".")[2]): params[key]
+        for key in sorted(params)
+        if key.startswith(f"{kind}.")
+    }
 
 
 def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
     data = client.get_run(run_id).data
-    claims = {int(key.removeprefix(f"{HOLDER}.")): text for key, text in data.params.items() if key.startswith(HOLDER)}
+    claims = {
+        int(key.removeprefix(f"{HOLDER}.")): text
+        for key, text in data.params.items()
+        if key.startswith(HOLDER)
+    }
     if not claims:
         return None
     number = max(claims)
@@ -171,17 +186,29 @@ def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
             tagged = tagged or client.get_registered_model(model).tags.get(LOCK_RUN)
         if first is None:
             continue
-        logged = [value for key, value in sorted(first.data.params.items()) if key.startswith(LOCK_RUN)]
+        logged = [
+            value for key, value in sorted(first.data.params.items()) if key.startswith(LOCK_RUN)
+        ]
         if logged and _revive(client, logged[-1]):
             return str(logged[-1])
         if first.info.lifecycle_stage != "active":
             continue
         known = tagged if not logged and tagged and _revive(client, tagged) else None
         if not known and (tagged or logged):
-            click.echo(f"warning: MLflow lost the run with the promotions and deletions of {model}", err=True)
-        created = known or client.create_run(first.info.experiment_id, run_name=f"promotions of {model}").info.run_id
+            click.echo(
+                f"warning: MLflow lost the run with the promotions and deletions of {model}",
+                err=True,
+            )
+        created = (
+            known
+            or client.create_run(
+                first.info.experiment_id, run_name=f"promotions of {model}"
+            ).info.run_id
+        )
         client.set_terminated(created)
-        if _log_once(client, first.info.run_id, LOCK_RUN + f".{len(logged)}" * bool(logged), created):
+        if _log_once(
+            client, first.info.run_id, LOCK_RUN + f".{len(logged)}" * bool(logged), created
+        ):
             client.set_registered_model_tag(model, LOCK_RUN, created)
             return str(created)
         if created != known:
@@ -203,7 +230,10 @@ def _log_once(client: mlflow.MlflowClient, run_id: str, key: str, value: str) ->
     try:
         client.log_param(run_id, key, value)
     except MlflowException as error:
-        if error.error_code != "INVALID_PARAMETER_VALUE" or key not in client.get_run(run_id).data.params:
+        if (
+            error.error_code != "INVALID_PARAMETER_VALUE"
+            or key not in client.get_run(run_id).data.params
+        ):
             raise
         return False
     return True

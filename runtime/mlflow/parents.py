@@ -16,7 +16,13 @@ from filelock import FileLock
 from mlflow.entities import Run, RunStatus
 
 from runtime.kubeflow.runs import kfp_run_page
-from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror, run_page, tracking_uri
+from runtime.mlflow.connection import (
+    connect,
+    experiment_id,
+    mlflow_errors_as_oserror,
+    run_page,
+    tracking_uri,
+)
 
 PIPELINE_TAG = "bifocal.pipeline"
 # The tags of Kubeflow's MLflow plugin (backend/src/apiserver/plugins/mlflow/util.go:34), so both ways look alike.
@@ -33,19 +39,25 @@ class PipelineRun:
     url: str  # address of its page; "" if the store is a database without a server
 
 
-def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None) -> PipelineRun:
+def create_pipeline_run(
+    pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None
+) -> PipelineRun:
     """Create the parent run, before every stage and in only one step, or return an earlier attempt's parent run."""
     tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
         client = connect()
         parent = _plugin_parent(client) or find_parent(client, pipeline)
         if parent is None:
-            parent = client.create_run(experiment_id(client), tags=tags, run_name=name or f"pipeline {pipeline[:8]}")
+            parent = client.create_run(
+                experiment_id(client), tags=tags, run_name=name or f"pipeline {pipeline[:8]}"
+            )
         else:
             for key, value in tags.items():
                 client.set_tag(parent.info.run_id, key, value)
             if not under_plugin():
-                client.update_run(parent.info.run_id, status="RUNNING")  # a retried pipeline run goes on
+                client.update_run(
+                    parent.info.run_id, status="RUNNING"
+                )  # a retried pipeline run goes on
         return PipelineRun(parent.info.run_id, run_page(parent))
 
 
@@ -62,7 +74,9 @@ def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
             if stage.info.status == "RUNNING":
                 client.set_terminated(stage.info.run_id, "FAILED")
         hours = sum(stage.data.metrics.get("core_hours", 0.0) for stage in stages)
-        client.log_metric(parent.info.run_id, "duration_seconds", time.time() - parent.info.start_time / 1000)
+        client.log_metric(
+            parent.info.run_id, "duration_seconds", time.time() - parent.info.start_time / 1000
+        )
         client.log_metric(parent.info.run_id, "core_hours", hours)
         client.set_terminated(parent.info.run_id, "FINISHED" if succeeded else "FAILED")
 
@@ -81,7 +95,9 @@ def under_plugin() -> bool:
 def find_parent(client: mlflow.MlflowClient, pipeline: str) -> Run | None:
     """Return the parent run of a pipeline run, if there is one."""
     condition = f"tags.`{PIPELINE_TAG}` = '{pipeline}'"
-    runs = client.search_runs([experiment_id(client)], condition, max_results=1, order_by=["attributes.start_time ASC"])
+    runs = client.search_runs(
+        [experiment_id(client)], condition, max_results=1, order_by=["attributes.start_time ASC"]
+    )
     return runs[0] if runs else None
 
 
@@ -92,7 +108,9 @@ def find_or_create_parent(client: mlflow.MlflowClient, pipeline: str) -> Run:
             client.update_run(found.info.run_id, status="RUNNING")
             return found
         created: Run = client.create_run(
-            experiment_id(client), tags={PIPELINE_TAG: pipeline}, run_name=f"pipeline {pipeline[:6]}"
+            experiment_id(client),
+            tags={PIPELINE_TAG: pipeline},
+            run_name=f"pipeline {pipeline[:6]}",
         )
         return created
 
@@ -102,7 +120,9 @@ def update_status(client: mlflow.MlflowClient, pipeline: str) -> None:
     with _machine_lock(pipeline):
         if (parent := find_parent(client, pipeline)) is None:  # deleted by a user
             return
-        last = {child.data.tags.get("stage"): child.info.status for child in children(client, parent)}
+        last = {
+            child.data.tags.get("stage"): child.info.status for child in children(client, parent)
+        }
         statuses = set(last.values())
         failed, running = {"FAILED", "KILLED"} & statuses, "RUNNING" in statuses
         status = "FAILED" if failed else "RUNNING" if running else "FINISHED"
@@ -116,12 +136,20 @@ def children(client: mlflow.MlflowClient, parent: Run) -> list[Run]:
     """Return the runs nested in ``parent``, oldest first."""
     condition = f"tags.`{PARENT_TAG}` = '{parent.info.run_id}'"
     order = ["attributes.start_time ASC"]
-    return list(client.search_runs([parent.info.experiment_id], condition, max_results=MAX_CHILDREN, order_by=order))
+    return list(
+        client.search_runs(
+            [parent.info.experiment_id], condition, max_results=MAX_CHILDREN, order_by=order
+        )
+    )
 
 
 def _note(kfp_run: str) -> str:
     page = kfp_run_page(kfp_run)
-    return f"Run [{kfp_run}]({page}) of Kubeflow Pipelines." if page else f"Run {kfp_run} of Kubeflow Pipelines."
+    return (
+        f"Run [{kfp_run}]({page}) of Kubeflow Pipelines."
+        if page
+        else f"Run {kfp_run} of Kubeflow Pipelines."
+    )
 
 
 def _plugin_parent(client: mlflow.MlflowClient) -> Run | None:

@@ -16,7 +16,14 @@ from mlflow.models.model import MLMODEL_FILE_NAME
 
 from bifocal.progress import log_line
 from runtime.artifacts import MANIFEST, artifact_hash, hash_files, read_manifest
-from runtime.mlflow.connection import connect, download, find_run, if_exists, list_folder, mlflow_errors_as_oserror
+from runtime.mlflow.connection import (
+    connect,
+    download,
+    find_run,
+    if_exists,
+    list_folder,
+    mlflow_errors_as_oserror,
+)
 
 EVALUATION_DIR = "evidence"
 """Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
@@ -30,17 +37,23 @@ DELETED_TAG = "model.deleted"
 """Tag of a version with the time at which ``python -m pipelines clean`` deleted its model."""
 
 
-def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str) -> int | None:
+def reuse_version(
+    model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str
+) -> int | None:
     """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation; None without one, or
     if its model or its run was deleted.
     """
     with mlflow_errors_as_oserror():
         client = connect()
         version = latest_with(client, model, onnx_hash)
-        found = RegisteredVersion(model, int(version.version), str(version.run_id)) if version else None
+        found = (
+            RegisteredVersion(model, int(version.version), str(version.run_id)) if version else None
+        )
         if version is None or found is None or not found.is_complete():
             return None
-        if version.tags.get(EVALUATION_TAG) != evaluation_hash or not found.has_file(EVALUATION_DIR):
+        if version.tags.get(EVALUATION_TAG) != evaluation_hash or not found.has_file(
+            EVALUATION_DIR
+        ):
             client.log_artifacts(str(version.run_id), str(evaluation), EVALUATION_DIR)
             client.set_model_version_tag(model, version.version, EVALUATION_TAG, evaluation_hash)
         client.set_registered_model_alias(model, alias, version.version)
@@ -52,7 +65,10 @@ def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, eval
 def latest_with(client: mlflow.MlflowClient, model: str, onnx_hash: str) -> ModelVersion | None:
     """Return the latest version of a registered model that has an artifact ``onnx``."""
     equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
-    return next(iter(client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])), None)
+    return next(
+        iter(client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])),
+        None,
+    )
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,11 @@ class RegisteredVersion:
             files = if_exists(lambda: mlflow.artifacts.list_artifacts(self.uri))
         if deleted is None and files:
             return
-        how = f"was deleted by 'python -m pipelines clean' on {deleted[:10]}" if deleted else "has no files any more"
+        how = (
+            f"was deleted by 'python -m pipelines clean' on {deleted[:10]}"
+            if deleted
+            else "has no files any more"
+        )
         raise FileNotFoundError(
             f"the model of version {self.number} of {self.model} {how}: choose another version, or train and register "
             "it again"
@@ -99,14 +119,18 @@ class RegisteredVersion:
         files, found = self._read_files(graphs), hash_files(graphs, without=(MANIFEST,))
         different = sorted(name for name in {*found, *files} if found.get(name) != files.get(name))
         if different:
-            raise ValueError(f"{different[0]} of version {self.number} of {self.model} is missing, unknown or damaged")
+            raise ValueError(
+                f"{different[0]} of version {self.number} of {self.model} is missing, unknown or damaged"
+            )
         return graphs
 
     def graph_files(self, folder: Path) -> dict[str, str]:
         """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest only."""
         self.check()
         data = self._data(download(folder, artifact_uri=f"{self.uri}/{MLMODEL_FILE_NAME}"))
-        return self._read_files(download(folder, artifact_uri=f"{self.uri}/{data}/{MANIFEST}").parent)
+        return self._read_files(
+            download(folder, artifact_uri=f"{self.uri}/{data}/{MANIFEST}").parent
+        )
 
     def _data(self, model: Path) -> str:
         """Return the folder that services load, by the description of the model at ``model``."""
@@ -149,7 +173,9 @@ class RegisteredVersion:
         if find_run(client, self.run_id):
             client.log_dict(self.run_id, dict(decision), name)
         else:
-            log_line(f"{name} is not logged: the run of version {self.number} of {self.model} was deleted")
+            log_line(
+                f"{name} is not logged: the run of version {self.number} of {self.model} was deleted"
+            )
         for key, value in tags.items():
             client.set_model_version_tag(self.model, str(self.number), key, value)
 
@@ -169,7 +195,9 @@ def get_version_number(model: str, number: int) -> RegisteredVersion:
     """Return a version by its number."""
     found = [entry for entry in registered_versions(model) if int(entry.version) == number]
     if not found:
-        raise ValueError(f"{model} has no version {number}: MLflow's page of the model lists its versions")
+        raise ValueError(
+            f"{model} has no version {number}: MLflow's page of the model lists its versions"
+        )
     return RegisteredVersion(model, number, str(found[0].run_id))
 
 
@@ -183,7 +211,11 @@ def recorded_tags(version: RegisteredVersion) -> dict[str, str]:
     """Return the tags of a version, but commit and hashes from its run's parameters, which nobody can change."""
     with mlflow_errors_as_oserror():
         run = find_run(connect(), version.run_id)
-        params = {key: value for key, value in (run.data.params if run else {}).items() if is_recorded(key)}
+        params = {
+            key: value
+            for key, value in (run.data.params if run else {}).items()
+            if is_recorded(key)
+        }
         return version_tags(version) | {COMMIT_TAG: "unknown"} | params
 
 

@@ -80,10 +80,14 @@ class Release:
         """Read ``release.json``."""
         file = folder / DESCRIPTION
         if not file.is_file():
-            raise FileNotFoundError(f"the release has no {DESCRIPTION}: run python -m pipelines release again")
+            raise FileNotFoundError(
+                f"the release has no {DESCRIPTION}: run python -m pipelines release again"
+            )
         content = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("schema_version", None) != SCHEMA_VERSION:
-            raise ValueError(f"{DESCRIPTION} has another schema version than {SCHEMA_VERSION}: release the run again")
+            raise ValueError(
+                f"{DESCRIPTION} has another schema version than {SCHEMA_VERSION}: release the run again"
+            )
         return cls(**content)
 
 
@@ -100,7 +104,11 @@ def describe_release(onnx: Path, collection: Path, index: Path, embedding: Path)
             f"{None if bank is None else bank.reference}: build the index again"
         )
     folders = {COLLECTION: collection, INDEX: index}
-    files = {f"{part}/{name}": of for part, folder in folders.items() for name, of in hash_files(folder).items()}
+    files = {
+        f"{part}/{name}": of
+        for part, folder in folders.items()
+        for name, of in hash_files(folder).items()
+    }
     if bank is not None:
         files |= {f"{HUBNESS}/{BANK}": hash_files(embedding / BANK)["."]}
     return Release(model, dict(sorted(files.items())))
@@ -125,7 +133,9 @@ class RegistryDeletions(Deletions):
                     if name.startswith(ITEM):
                         self.include([bytes.fromhex(name.removeprefix(ITEM)).decode()])
                     else:
-                        self.include(mlflow.artifacts.load_dict(f"runs:/{run_id}/{entry.path}")[KEY])
+                        self.include(
+                            mlflow.artifacts.load_dict(f"runs:/{run_id}/{entry.path}")[KEY]
+                        )
                     self._read.add(entry.path)
 
     def add(self, item_id: str) -> None:
@@ -140,7 +150,9 @@ class RegistryDeletions(Deletions):
         with mlflow_errors_as_oserror():
             run_id = lock_run(connect(), self.model)
             if run_id is None:
-                raise ValueError(f"the registry has no version of {self.model}: there is nothing to delete")
+                raise ValueError(
+                    f"the registry has no version of {self.model}: there is nothing to delete"
+                )
             digits = wanted[0].encode().hex()
             alone = len(wanted) == 1 and len(digits) <= LONGEST
             name = ITEM + digits if alone else sha256(json.dumps(wanted).encode()).hexdigest()
@@ -158,11 +170,16 @@ def read_deletions(model: str) -> frozenset[str]:
 def without_deleted(model: str, collection: Path, index: Path, folder: Path) -> tuple[Path, Path]:
     """Return collection and index without vectors of deleted items: copies below ``folder``, if they have any."""
     opened, deleted = Collection.open(collection), read_deletions(model)
-    present = {item_id for item_id, gone in zip(opened.ids, opened.deleted, strict=True) if not gone}
+    present = {
+        item_id for item_id, gone in zip(opened.ids, opened.deleted, strict=True) if not gone
+    }
     indexed = set(SearchIndex.open(index))
     if not deleted & (present | indexed):
         return collection, index
-    copies = shutil.copytree(collection, folder / COLLECTION), shutil.copytree(index, folder / INDEX)
+    copies = (
+        shutil.copytree(collection, folder / COLLECTION),
+        shutil.copytree(index, folder / INDEX),
+    )
     with change(folder) as changed:
         if deleted & present:
             delete_from_collection(changed, copies[0], sorted(deleted & present))
@@ -209,7 +226,9 @@ def log_release(
         with promotion_lock(version.model, LOCK_TIMEOUT):
             # A call of 'clean' may have deleted the files since.
             if not version.has_file(f"{target}/{DESCRIPTION}"):
-                raise OSError(f"the files of the release {release.digest[:12]} were deleted meanwhile: run this again")
+                raise OSError(
+                    f"the files of the release {release.digest[:12]} were deleted meanwhile: run this again"
+                )
             _replace_digest(version, present if previous is None else previous, release.digest)
         return not logged
 
@@ -231,7 +250,9 @@ def find_version(model: str, onnx_hash: str) -> RegisteredVersion:
     with mlflow_errors_as_oserror():
         found = latest_with(connect(), model, onnx_hash)
     if found is None:
-        raise ValueError(f"no version of {model} has this model: run python -m pipelines register first")
+        raise ValueError(
+            f"no version of {model} has this model: run python -m pipelines register first"
+        )
     return RegisteredVersion(model, int(found.version), str(found.run_id))
 
 
@@ -251,11 +272,17 @@ def download_release(version: RegisteredVersion, digest: str, folder: Path) -> t
     path = version.download_file(f"{FOLDER}/{digest}", folder / "release")
     release = Release.read(path)
     if release.digest != digest:
-        raise ValueError(f"{DESCRIPTION} of version {version.number} has another hash than the tag {RELEASE_TAG}")
+        raise ValueError(
+            f"{DESCRIPTION} of version {version.number} has another hash than the tag {RELEASE_TAG}"
+        )
     found = {name: of_file for name, of_file in hash_files(path).items() if name != DESCRIPTION}
-    different = sorted(name for name in {*found, *release.files} if found.get(name) != release.files.get(name))
+    different = sorted(
+        name for name in {*found, *release.files} if found.get(name) != release.files.get(name)
+    )
     if different:
-        raise ValueError(f"{different[0]} of the release of version {version.number} is missing, unknown or damaged")
+        raise ValueError(
+            f"{different[0]} of the release of version {version.number} is missing, unknown or damaged"
+        )
     graphs = version.download_graphs(folder / "model")
     _check_model(version, release, model_hash(graphs))
     return graphs, path
@@ -263,12 +290,17 @@ def download_release(version: RegisteredVersion, digest: str, folder: Path) -> t
 
 def released_items(version: RegisteredVersion) -> frozenset[tuple[str, str]]:
     """Return id and content of the items in a version's release, without the deleted items of the model."""
-    path, deleted = f"{FOLDER}/{read_digest(version)}/{COLLECTION}/{ITEMS}", read_deletions(version.model)
+    path, deleted = (
+        f"{FOLDER}/{read_digest(version)}/{COLLECTION}/{ITEMS}",
+        read_deletions(version.model),
+    )
     with TemporaryDirectory() as folder:
         file = version.download_file(path, Path(folder))
         columns = pq.read_table(file, columns=["item_id", "sha256", "deleted"]).to_pydict().values()
     rows = zip(*columns, strict=True)
-    return frozenset((name, content) for name, content, gone in rows if not gone and name not in deleted)
+    return frozenset(
+        (name, content) for name, content, gone in rows if not gone and name not in deleted
+    )
 
 
 def _read_release(version: RegisteredVersion, digest: str, folder: Path) -> Release:
@@ -277,4 +309,6 @@ def _read_release(version: RegisteredVersion, digest: str, folder: Path) -> Rele
 
 def _check_model(version: RegisteredVersion, release: Release, model: str) -> None:
     if model != release.model:
-        raise ValueError(f"the release belongs to another model than version {version.number} of {version.model}")
+        raise ValueError(
+            f"the release belongs to another model than version {version.number} of {version.model}"
+        )

@@ -57,14 +57,18 @@ class PreviousFiles:
     def size(self) -> int:
         """Return the bytes of the files."""
         with mlflow_errors_as_oserror():
-            return sum(_sizes(self.repository(), f"{FOLDER}/{self.digest}" if self.digest else None))
+            return sum(
+                _sizes(self.repository(), f"{FOLDER}/{self.digest}" if self.digest else None)
+            )
 
     def repository(self) -> ArtifactRepository:
         """Return the artifacts of the version's run, or the model."""
         client, version = connect(), self.version
         if self.digest:
             return get_artifact_repository(client.get_run(version.run_id).info.artifact_uri)
-        return get_artifact_repository(client.get_model_version_download_uri(version.model, str(version.number)))
+        return get_artifact_repository(
+            client.get_model_version_download_uri(version.model, str(version.number))
+        )
 
 
 def previous_files(model: str, newest: int) -> list[PreviousFiles]:
@@ -79,12 +83,21 @@ def previous_files(model: str, newest: int) -> list[PreviousFiles]:
         needed = {(version.run_id, version.tags.get(RELEASE_TAG)) for version in kept}
         needed |= {(version.run_id, "") for version in kept}
         for version in filterfalse(_is_cleaned, versions):
-            digests = [PurePosixPath(path).name for path in list_folder(client, str(version.run_id), FOLDER)]
+            digests = [
+                PurePosixPath(path).name
+                for path in list_folder(client, str(version.run_id), FOLDER)
+            ]
             for digest in [*digests, ""]:
-                if (version.run_id, digest) not in needed and (digest or _has_own_model(client, version)):
+                if (version.run_id, digest) not in needed and (
+                    digest or _has_own_model(client, version)
+                ):
                     previous = RegisteredVersion(model, int(version.version), str(version.run_id))
                     since = version.tags.get(PreviousFiles(previous, digest, None).tag)
-                    found.append(PreviousFiles(previous, digest, datetime.fromisoformat(since) if since else None))
+                    found.append(
+                        PreviousFiles(
+                            previous, digest, datetime.fromisoformat(since) if since else None
+                        )
+                    )
     return found
 
 
@@ -92,7 +105,9 @@ def lineage(model: str, newest: int) -> set[str]:
     """Return the hashes of the artifacts that the needed versions were made of."""
     with mlflow_errors_as_oserror():
         _, kept = _versions(model, newest)
-    return {value for version in kept for key, value in version.tags.items() if key.startswith(HASH)}
+    return {
+        value for version in kept for key, value in version.tags.items() if key.startswith(HASH)
+    }
 
 
 def delete_previous_files(model: str, newest: int, now: datetime, days: int) -> list[PreviousFiles]:
@@ -122,13 +137,17 @@ def _versions(model: str, newest: int) -> tuple[list[ModelVersion], list[ModelVe
     return versions, [
         version
         for rank, version in enumerate(versions)
-        if str(version.version) in aliases or rank < newest or version.tags.get("promotion") == "accepted"
+        if str(version.version) in aliases
+        or rank < newest
+        or version.tags.get("promotion") == "accepted"
     ]
 
 
 def _is_cleaned(version: ModelVersion) -> bool:
     """Whether nothing is left to delete; a killed deletion leaves a mark."""
-    return DELETED_TAG in version.tags and not any(tag.startswith((UNNEEDED, MODEL_UNNEEDED)) for tag in version.tags)
+    return DELETED_TAG in version.tags and not any(
+        tag.startswith((UNNEEDED, MODEL_UNNEEDED)) for tag in version.tags
+    )
 
 
 def _has_own_model(client: mlflow.MlflowClient, version: ModelVersion) -> bool:
@@ -137,16 +156,23 @@ def _has_own_model(client: mlflow.MlflowClient, version: ModelVersion) -> bool:
     return ONNX_TAG in version.tags and all(other.name == version.name for other in same_run)
 
 
-def _mark(client: mlflow.MlflowClient, model: str, previous: Collection[PreviousFiles], now: datetime) -> None:
+def _mark(
+    client: mlflow.MlflowClient, model: str, previous: Collection[PreviousFiles], now: datetime
+) -> None:
     """Note when files were first unneeded; forget it for files that are needed again."""
     marks = {(files.version.number, files.tag) for files in previous}
     for version in registered_versions(model):
         for tag in version.tags:
-            if tag.startswith((UNNEEDED, MODEL_UNNEEDED)) and (int(version.version), tag) not in marks:
+            if (
+                tag.startswith((UNNEEDED, MODEL_UNNEEDED))
+                and (int(version.version), tag) not in marks
+            ):
                 client.delete_model_version_tag(model, str(version.version), tag)
     for files in previous:
         if files.since is None:
-            client.set_model_version_tag(model, str(files.version.number), files.tag, now.isoformat())
+            client.set_model_version_tag(
+                model, str(files.version.number), files.tag, now.isoformat()
+            )
 
 
 def _delete_release(client: mlflow.MlflowClient, release: PreviousFiles) -> None:

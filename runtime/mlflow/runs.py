@@ -22,7 +22,13 @@ from bifocal.progress import log_line
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.checkout import ask_git
 from runtime.mlflow.connection import allowed, connect, experiment_id, mlflow_errors_as_oserror
-from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
+from runtime.mlflow.parents import (
+    PIPELINE_TAG,
+    find_or_create_parent,
+    find_parent,
+    kfp_tags,
+    update_status,
+)
 from runtime.spec import flatten
 
 if TYPE_CHECKING:
@@ -130,7 +136,9 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
 
 
 @contextmanager
-def _stage_or_resumed_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
+def _stage_or_resumed_run(
+    stage: str, values: Mapping[str, Any], tags: Mapping[str, str]
+) -> Iterator[None]:
     client = connect()
     if "MLFLOW_RUN_ID" in os.environ:
         with _run():
@@ -141,7 +149,9 @@ def _stage_or_resumed_run(stage: str, values: Mapping[str, Any], tags: Mapping[s
     if kfp_run:
         parent = find_parent(client, kfp_run)
         if parent is None:
-            log_line(f"no MLflow run has the tag {PIPELINE_TAG} = {kfp_run}: the run of {stage} has no parent")
+            log_line(
+                f"no MLflow run has the tag {PIPELINE_TAG} = {kfp_run}: the run of {stage} has no parent"
+            )
         parent_id = parent.info.run_id if parent else None
         with _run(**options, parent_run_id=parent_id, tags={"stage": stage, **kfp_tags(kfp_run)}):
             yield
@@ -176,7 +186,9 @@ def log_metrics(metrics: Mapping[str, float], step: int | None = None) -> None:
     run = mlflow.active_run()
     if run:
         now = time.time_ns() // 1_000_000
-        batch = [Metric(allowed(name), float(value), now, step or 0) for name, value in metrics.items()]
+        batch = [
+            Metric(allowed(name), float(value), now, step or 0) for name, value in metrics.items()
+        ]
         _queue.submit(lambda: mlflow.MlflowClient().log_batch(run.info.run_id, batch))
 
 
@@ -209,23 +221,37 @@ def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:
     with mlflow_errors_as_oserror():
         client = connect()
         experiment = experiment_id(client)
-        found = client.search_runs([experiment], f"tags.`{MONITORING_TAG}` = '{reference.name}'", max_results=1)
+        found = client.search_runs(
+            [experiment], f"tags.`{MONITORING_TAG}` = '{reference.name}'", max_results=1
+        )
         run: Run = (
             found[0]
             if found
-            else client.create_run(experiment, tags={MONITORING_TAG: reference.name}, run_name="monitoring")
+            else client.create_run(
+                experiment, tags={MONITORING_TAG: reference.name}, run_name="monitoring"
+            )
         )
         run_id, now = run.info.run_id, time.time_ns() // 1_000_000
         for key, value in tags.items():
             client.set_tag(run_id, key, value)
-        client.log_batch(run_id, [Metric(name, float(value), now, step) for name, value in week.metrics().items()])
+        client.log_batch(
+            run_id,
+            [Metric(name, float(value), now, step) for name, value in week.metrics().items()],
+        )
         client.log_artifact(run_id, str(page), folder)
         client.set_terminated(run_id)
 
 
 def git_commit() -> str:
     """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout, without git."""
-    found = ask_git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*", folder=Path(__file__).parent)
+    found = ask_git(
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+        folder=Path(__file__).parent,
+    )
     return found or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
 
 
@@ -245,7 +271,9 @@ def digest(artifact_digest: str) -> str:
 
 def _dataset(name: str, artifact: Path) -> Dataset:
     manifest = read_manifest(artifact)
-    source = json.dumps({"stage": manifest["component"], "parameters": manifest["parameters"]}, default=str)
+    source = json.dumps(
+        {"stage": manifest["component"], "parameters": manifest["parameters"]}, default=str
+    )
     return Dataset(
         name=name,
         digest=digest(artifact_hash(artifact)),

@@ -17,7 +17,9 @@ class PyfuncErrors:
     def __init__(self, model: pyfunc.Servable) -> None:
         self.model = model
 
-    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
         """Return one embedding or score for each row, see ``EmbedderModel`` and ``PairScorerModel``."""
         try:
             return self.model.predict(model_input, params)
@@ -25,7 +27,9 @@ class PyfuncErrors:
             raise MlflowException(str(error), error_code=INVALID_PARAMETER_VALUE) from error
         except Exception as error:
             logging.getLogger(__name__).exception("the model failed")
-            raise MlflowException("the model failed: see the log of the server", error_code=INTERNAL_ERROR) from error
+            raise MlflowException(
+                "the model failed: see the log of the server", error_code=INTERNAL_ERROR
+            ) from error
 
 
 def _load_pyfunc(data_path: str) -> PyfuncErrors:

@@ -28,14 +28,22 @@ def embed_table(table: "DataFrame", model: str) -> "DataFrame":
     reason in ``embedding_error``. Rows pass as Arrow batches, because a pandas UDF converts every number; workers load
     ``model`` (fixed version) once, from a file, which Spark Connect does not support.
     """
-    from pyspark.sql.types import ArrayType, FloatType, StringType, StructField, StructType  # an extra
+    from pyspark.sql.types import (
+        ArrayType,
+        FloatType,
+        StringType,
+        StructField,
+        StructType,
+    )  # an extra
 
     with TemporaryDirectory() as folder:
         directory = mlflow.artifacts.download_artifacts(model, dst_path=folder)
         signature = mlflow.models.Model.load(directory).signature
         accepted, outputs = signature.inputs.input_names(), signature.outputs.input_names()
         if outputs != [EMBEDDING]:
-            raise ValueError(f"{model} gives {', '.join(outputs)}, expected a model that gives {EMBEDDING}")
+            raise ValueError(
+                f"{model} gives {', '.join(outputs)}, expected a model that gives {EMBEDDING}"
+            )
         inputs = [name for name in table.columns if name in accepted]
         if not inputs or {EMBEDDING, ERROR} & set(table.columns):
             raise ValueError(
@@ -50,7 +58,8 @@ def embed_table(table: "DataFrame", model: str) -> "DataFrame":
         StructField(ERROR, StringType()),
     ]
     return table.mapInArrow(
-        embedding_of(lambda: SparkModelCache.get_or_load(archive)[0], inputs, kept), StructType(fields)
+        embedding_of(lambda: SparkModelCache.get_or_load(archive)[0], inputs, kept),
+        StructType(fields),
     )
 
 
@@ -85,9 +94,15 @@ def embedding_of(
                 values = np.concatenate(vectors) if vectors else np.zeros(0, np.float32)
                 ends = np.cumsum([0 if isinstance(row, str) else len(row) for row in found])
                 offsets = pa.array(np.append(0, ends).astype(np.int32))
-                arrays = pa.ListArray.from_arrays(offsets, pa.array(values), type=VECTOR, mask=pa.array(broken))
-                errors = pa.array([row if isinstance(row, str) else None for row in found], pa.string())
+                arrays = pa.ListArray.from_arrays(
+                    offsets, pa.array(values), type=VECTOR, mask=pa.array(broken)
+                )
+                errors = pa.array(
+                    [row if isinstance(row, str) else None for row in found], pa.string()
+                )
                 names = [*kept, EMBEDDING, ERROR]
-                yield pa.RecordBatch.from_arrays([*piece.select(kept).columns, arrays, errors], names=names)
+                yield pa.RecordBatch.from_arrays(
+                    [*piece.select(kept).columns, arrays, errors], names=names
+                )
 
     return embed

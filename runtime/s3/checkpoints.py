@@ -118,7 +118,9 @@ class RemoteCheckpoints:
             (f"{name}/{path.relative_to(folder).as_posix()}", path)
             for name, folder in self.folders.items()
             for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.suffix != ".new" and STAGING not in path.relative_to(folder).as_posix()
+            if path.is_file()
+            and path.suffix != ".new"
+            and STAGING not in path.relative_to(folder).as_posix()
         ]
 
     def _upload(self, staging: Path, snapshot: Mapping[str, tuple[Version, str]]) -> None:
@@ -151,16 +153,22 @@ def _link(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def remote_checkpoints(fingerprint: Mapping[str, Any], partials: Mapping[str, Path]) -> Iterator[None]:
+def remote_checkpoints(
+    fingerprint: Mapping[str, Any], partials: Mapping[str, Path]
+) -> Iterator[None]:
     """Restore and copy the checkpoints of a stage with ``BIFOCAL_CHECKPOINTS``, every ``BIFOCAL_CHECKPOINT_MINUTES``
     and after SIGTERM or an error. On Kubeflow, the last copy needs a TrainJob: a step dies a second after SIGTERM,
     because KFP's launcher (pipelines ``backend/src/v2/component/launcher_v2.go:707``) does not handle it.
     """
-    store = _store(fingerprint, {name: partial / artifacts.CHECKPOINTS for name, partial in partials.items()})
+    store = _store(
+        fingerprint, {name: partial / artifacts.CHECKPOINTS for name, partial in partials.items()}
+    )
     if store is None or not partials:  # a step without outputs trains nothing
         yield
         return
-    from bifocal.training.checkpoints import checkpoint_hook  # torch, which the compiler of a graph does not need
+    from bifocal.training.checkpoints import (
+        checkpoint_hook,
+    )  # torch, which the compiler of a graph does not need
 
     store.restore()
     failed = True
@@ -193,6 +201,10 @@ def _store(fingerprint: Mapping[str, Any], folders: Mapping[str, Path]) -> Remot
     try:
         seconds = 60 * float(text)
     except ValueError as error:
-        raise ValueError(f"{MINUTES} is {text!r}: expected minutes, such as {DEFAULT_MINUTES}") from error
-    identity = hashlib.sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()
+        raise ValueError(
+            f"{MINUTES} is {text!r}: expected minutes, such as {DEFAULT_MINUTES}"
+        ) from error
+    identity = hashlib.sha256(
+        json.dumps(fingerprint, sort_keys=True, default=str).encode()
+    ).hexdigest()
     return RemoteCheckpoints(f"{root.rstrip('/')}/{identity[:32]}", folders, seconds)

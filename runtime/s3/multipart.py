@@ -13,7 +13,9 @@ PARALLEL_PARTS = 4
 MAX_PARTS = 10_000  # limit of S3
 
 
-def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mapping[str, str], part_bytes: int) -> None:
+def upload_parts(
+    client: Any, path: Path, bucket: str, key: str, metadata: Mapping[str, str], part_bytes: int
+) -> None:
     """Upload ``path`` to ``key``; resume the latest open upload: parts with the same SHA-256 or MD5 are not sent again.
     Parts are at least 5 MiB and at most 10,000; the lifecycle rule ``AbortIncompleteMultipartUpload`` deletes abandoned
     ones.
@@ -36,7 +38,9 @@ def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mappi
         part = uploaded_parts.get(number, {})
         if not _same_bytes(part, data, digest):
             # ChecksumSHA256: the server compares the received bytes with it.
-            part = client.upload_part(**request, PartNumber=number, Body=data, ChecksumSHA256=digest)
+            part = client.upload_part(
+                **request, PartNumber=number, Body=data, ChecksumSHA256=digest
+            )
         return {"PartNumber": number, "ETag": part["ETag"], "ChecksumSHA256": digest}
 
     with ThreadPoolExecutor(PARALLEL_PARTS) as pool:
@@ -50,7 +54,9 @@ def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mappi
 def _open_upload(client: Any, bucket: str, key: str) -> tuple[str | None, dict[int, Any]]:
     try:
         pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=key)
-        uploads = [upload for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key]
+        uploads = [
+            upload for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key
+        ]
     except ClientError as error:
         # 403: the keys may not list uploads; 501: the server cannot. Then nothing can be resumed.
         if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (403, 501):

@@ -22,7 +22,11 @@ def fetch_remote_files() -> None:
 def address_of_copy(path: Path) -> str | None:
     """Return the address of the local copy ``path``, None for others; the folder of all copies is ``s3://``."""
     folder = cache_folder()
-    return f"{SCHEME}{'/'.join(path.relative_to(folder).parts)}" if path.is_relative_to(folder) else None
+    return (
+        f"{SCHEME}{'/'.join(path.relative_to(folder).parts)}"
+        if path.is_relative_to(folder)
+        else None
+    )
 
 
 def local_copy(address: str, sha256: str) -> Path:
@@ -32,12 +36,16 @@ def local_copy(address: str, sha256: str) -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     # Several threads or processes may fetch one file.
-    with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", suffix=".download", delete=False) as file:
+    with NamedTemporaryFile(
+        dir=path.parent, prefix=f"{path.name}.", suffix=".download", delete=False
+    ) as file:
         temporary = Path(file.name)
     try:
         _storage(os.getpid()).download_file(address, temporary)
         if hash_files(temporary)["."] != sha256:
-            raise StorageError(f"{address} has changed since the dataset was made: make the dataset again")
+            raise StorageError(
+                f"{address} has changed since the dataset was made: make the dataset again"
+            )
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -82,13 +82,18 @@ class Storage:
                 answer = self._client.get_object(Bucket=bucket, Key=key, IfMatch=etag)
                 try:
                     body: bytes = answer["Body"].read()
-                except (HTTPClientError, IncompleteReadError):  # the client repeats only the request, not its body
+                except (
+                    HTTPClientError,
+                    IncompleteReadError,
+                ):  # the client repeats only the request, not its body
                     if attempt == self.attempts:
                         raise
                     continue
                 break
         if answer["Metadata"].get("sha256") not in (None, hashlib.sha256(body).hexdigest()):
-            raise StorageError(f"{uri} is damaged: its SHA-256 differs from the uploaded file; upload it again")
+            raise StorageError(
+                f"{uri} is damaged: its SHA-256 differs from the uploaded file; upload it again"
+            )
         return body
 
     def digest(self, uri: str) -> str:
@@ -153,7 +158,9 @@ class Storage:
         try:
             return boto3.client("s3", config=config)
         except ValueError as error:
-            raise StorageError(f"{error}; expected an AWS_ENDPOINT_URL such as http://localhost:9000") from error
+            raise StorageError(
+                f"{error}; expected an AWS_ENDPOINT_URL such as http://localhost:9000"
+            ) from error
 
     @cached_property
     def _transfer(self) -> TransferConfig:
@@ -172,7 +179,9 @@ class Storage:
 
     def _list(self, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:
         """Entry of each object whose key begins with ``prefix``."""
-        for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        for page in self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket, Prefix=prefix
+        ):
             yield from page.get("Contents", [])
 
     def _objects(self, bucket: str, prefix: str) -> dict[str, dict[str, Any]]:
@@ -185,7 +194,9 @@ class Storage:
             if name.startswith("/") and not name.endswith("/"):
                 objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry
         if not objects:
-            raise StorageError(f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address")
+            raise StorageError(
+                f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address"
+            )
         return objects
 
     def _upload(self, path: Path, bucket: str, key: str, digest: str) -> None:
@@ -204,7 +215,9 @@ class Storage:
 
     def _stored_digest(self, bucket: str, key: str) -> str | None:
         try:
-            digest: str | None = self._client.head_object(Bucket=bucket, Key=key)["Metadata"].get("sha256")
+            digest: str | None = self._client.head_object(Bucket=bucket, Key=key)["Metadata"].get(
+                "sha256"
+            )
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
                 raise

@@ -69,7 +69,13 @@ def cache_folder() -> Path:
     """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to the temporary one."""
     chosen = os.environ.get(VARIABLE)
     home = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(chosen).absolute() if chosen else Path(home) / "bifocal" if home else _temporary_folder()
+    folder = (
+        Path(chosen).absolute()
+        if chosen
+        else Path(home) / "bifocal"
+        if home
+        else _temporary_folder()
+    )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -86,7 +92,9 @@ def _temporary_folder() -> Path:
     try:
         folder = Path(tempfile.gettempdir()) / f"bifocal-{os.getuid()}"
     except FileNotFoundError as error:
-        raise StorageError(f"no temporary folder can be written; set {VARIABLE} to a folder that can") from error
+        raise StorageError(
+            f"no temporary folder can be written; set {VARIABLE} to a folder that can"
+        ) from error
     # Every user can create this folder before its owner does.
     if os.path.lexists(folder) and folder.lstat().st_uid != os.getuid():
         raise StorageError(f"{folder} belongs to another user; set {VARIABLE} to another folder")

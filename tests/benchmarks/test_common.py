@@ -15,9 +15,16 @@ from benchmarks.peers.compare import added_megabytes, compare, write
 
 @pytest.mark.parametrize(
     ("value", "bar", "at_most", "verdict"),
-    [(1.0, 1.0, True, "ok"), (1.1, 1.0, True, "MISS"), (1.0, 1.0, False, "ok"), (0.9, 1.0, False, "MISS")],
+    [
+        (1.0, 1.0, True, "ok"),
+        (1.1, 1.0, True, "MISS"),
+        (1.0, 1.0, False, "ok"),
+        (0.9, 1.0, False, "MISS"),
+    ],
 )
-def test_verdict_compares_the_value_with_its_bar(value: float, bar: float, at_most: bool, verdict: str) -> None:
+def test_verdict_compares_the_value_with_its_bar(
+    value: float, bar: float, at_most: bool, verdict: str
+) -> None:
     assert Result("name", value, bar=bar, at_most=at_most).verdict == verdict
 
 
@@ -36,7 +43,10 @@ def test_report_prints_results_and_keeps_those_of_a_previous_run(
     first.write(tmp_path)
     second.write(tmp_path)
     results = read_results(tmp_path / "speed.x.json")
-    assert [(result.name, result.value, result.verdict) for result in results] == [("a", 1.0, "ok"), ("b", 3.0, "MISS")]
+    assert [(result.name, result.value, result.verdict) for result in results] == [
+        ("a", 1.0, "ok"),
+        ("b", 3.0, "MISS"),
+    ]
     assert all(result.date for result in results)
     assert "peer 5" in capsys.readouterr().out
 
@@ -74,7 +84,9 @@ def test_every_result_file_belongs_to_a_benchmark() -> None:
     assert {file.stem for file in RESULTS.glob("*.json")} <= tables.benchmarks().keys()
 
 
-@pytest.mark.parametrize("name", [name for name in tables.benchmarks() if not name.startswith("peers.")])
+@pytest.mark.parametrize(
+    "name", [name for name in tables.benchmarks() if not name.startswith("peers.")]
+)
 def test_benchmark_imports(name: str) -> None:
     assert import_module(f"benchmarks.{name}").main
 
@@ -82,13 +94,17 @@ def test_benchmark_imports(name: str) -> None:
 def test_list_prints_every_benchmark_and_run_rejects_an_unknown_one() -> None:
     output = CliRunner().invoke(main, ["list"], catch_exceptions=False).output
     assert all(name in output for name in tables.benchmarks())
-    assert "no benchmark 'speed.nothing'" in CliRunner().invoke(main, ["run", "speed.nothing"]).output
+    assert (
+        "no benchmark 'speed.nothing'" in CliRunner().invoke(main, ["run", "speed.nothing"]).output
+    )
 
 
 def test_a_peer_is_compared_by_the_ratio_of_cpu_time_and_a_floor_has_no_bar() -> None:
     report = Report("peers.x")
     for peer, cost in (("numpy twice", 40_000), ("numpy half (floor)", 10_000)):
-        compare(report, "sum", peer, lambda: sum(range(20_000)), lambda count=cost: sum(range(count)))
+        compare(
+            report, "sum", peer, lambda: sum(range(20_000)), lambda count=cost: sum(range(count))
+        )
     slow, floor = report.results
     assert slow.name == "sum: numpy twice"
     assert slow.value > 1.2
@@ -106,6 +122,8 @@ def test_published_values_stand_beside_results(tmp_path: Path) -> None:
     report = Report("speed.x")
     report.add("a", 0.25, "s")
     report.write(tmp_path)
-    (tmp_path / "r.yaml").write_text("- {published: table 1, benchmark: speed.x, ours: a, same: 'yes', time: 1 s}\n")
+    (tmp_path / "r.yaml").write_text(
+        "- {published: table 1, benchmark: speed.x, ours: a, same: 'yes', time: 1 s}\n"
+    )
     row = tables.reproduced(tmp_path / "r.yaml", tmp_path).splitlines()[-1]
     assert row == "|table 1|0.25 s|yes|`speed.x`|1 s|"

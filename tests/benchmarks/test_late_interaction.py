@@ -19,7 +19,10 @@ def test_score_is_mean_of_best_cells_weighted_by_the_norms_of_words() -> None:
         for place, image in enumerate(rows[query].tolist()):
             score = 0.0
             for vector in vectors:
-                products = [sum(x * y for x, y in zip(vector, cell, strict=True)) for cell in cells[image].tolist()]
+                products = [
+                    sum(x * y for x, y in zip(vector, cell, strict=True))
+                    for cell in cells[image].tolist()
+                ]
                 score += max(products)
             assert found[query, place].item() == pytest.approx(score / sum(norms))
 

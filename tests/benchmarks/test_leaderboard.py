@@ -58,7 +58,9 @@ def test_a_best_trial_at_an_edge_gets_more_trials_around_it_and_one_inside_does_
 
 def test_the_search_of_cca_changes_ridge_and_power() -> None:
     values = systems.values_of(systems.SYSTEMS["CCA"], [])
-    changed = with_trial(values, Trial(regularization=0.5, power=2.0))["train_embedding"]["initialization"]
+    changed = with_trial(values, Trial(regularization=0.5, power=2.0))["train_embedding"][
+        "initialization"
+    ]
     assert changed == {"name": "CCA", "regularization": 1.0, "power": 2.0}
 
 
@@ -87,10 +89,14 @@ def test_a_trial_multiplies_the_values_of_the_recipe(name: str) -> None:
     (recipe,), (phase,) = values["train_embedding"]["phases"], changed["train_embedding"]["phases"]
     assert phase["learning_rate"] == recipe["learning_rate"] / 2
     assert phase["batches"]["batch_size"] == 2 * recipe["batches"]["batch_size"]
-    of_recipe, of_trial = (values.get("losses", [values]) for values in (recipe["loss"], phase["loss"]))
+    of_recipe, of_trial = (
+        values.get("losses", [values]) for values in (recipe["loss"], phase["loss"])
+    )
     for one, other in zip(of_recipe, of_trial, strict=True):
         scaled = {"margin": 2.0, "temperature": 2.0, "sharpness": 0.5}
-        assert other == {key: value * scaled[key] if key in scaled else value for key, value in one.items()}
+        assert other == {
+            key: value * scaled[key] if key in scaled else value for key, value in one.items()
+        }
         assert one != other
 
 
@@ -107,7 +113,9 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
 
     monkeypatch.setattr(systems, "DEVICE", "cpu")
     monkeypatch.setattr(systems, "train_values", train)
-    monkeypatch.setattr(systems, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split})
+    monkeypatch.setattr(
+        systems, "measure", lambda rate, split, texts: {"recall sum": 100 * rate, "split": split}
+    )
     search = replace(SEARCH, trials=3, seeds=(1, 2))
     monkeypatch.setattr(Search, "first", lambda self, name: [Trial(), Trial(2.0), Trial(0.5)])
     measure, clock = partial(systems.measures_of, [], tmp_path), count()
@@ -118,7 +126,12 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
     for _ in range(2):
         tuned = tune("WSABIE", search, measure, math.inf)
         assert tuned.chosen == Trial(2.0)
-        assert tuned.seeds[2] == {"recall sum": pytest.approx(0.2), "split": "test", "minutes": 0.5, "device": "CPU"}
+        assert tuned.seeds[2] == {
+            "recall sum": pytest.approx(0.2),
+            "split": "test",
+            "minutes": 0.5,
+            "device": "CPU",
+        }
     assert trained == [(rate, 1) for rate in (0.001, 0.002, 0.0005)] + [(0.002, 1), (0.002, 2)]
     other = partial(systems.measures_of, ["seed=5"], tmp_path)
     assert tune("WSABIE", search, other, -math.inf).validation == {}
@@ -126,7 +139,10 @@ def test_the_best_validation_chooses_and_finished_trainings_are_not_repeated(
 
 @pytest.mark.slow
 def test_trainings_at_once_store_their_measures(tmp_path: Path) -> None:
-    corpus = [f"prepare_dataset.corpus.{split}={images}" for split, images in (("train", 24), ("val", 8), ("test", 8))]
+    corpus = [
+        f"prepare_dataset.corpus.{split}={images}"
+        for split, images in (("train", 24), ("val", 8), ("test", 8))
+    ]
     small = [*corpus, "extract_features.weights.epochs=1", "extract_features.weights.min_count=1"]
     trainings = [Training("WSABIE", Trial(), "val", 1), Training("CCA", Trial(), "val", 1)]
     measure = partial(systems.measures_of, small, tmp_path)
@@ -157,11 +173,17 @@ def test_page_has_means_differences_and_choices() -> None:
     two = recalls | {"recall sum": 290.0, "images": [290.0] * 9, "minutes": 2.0, "device": "CPU"}
     results = {
         "SMILE + InfoNCE": Tuned({Trial(): 299.0}, Trial(), {1: one, 2: two}),
-        "BEAN + InfoNCE": Tuned({Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}, ["scale"]),
+        "BEAN + InfoNCE": Tuned(
+            {Trial(): 250.0, Trial(2.0): 280.0}, Trial(2.0), {1: two}, ["scale"]
+        ),
         "WSABIE": Tuned({Trial(): 200.0}),
     }
     text = scenes(results, FILE["differs"], {"caption R@1": 0.4})
-    lines = [line for line in text.splitlines() if line.startswith(("| SMILE", "| BEAN", "| WSABIE", "| chance"))]
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.startswith(("| SMILE", "| BEAN", "| WSABIE", "| chance"))
+    ]
     assert "| 2 | 50.0 ± 0.0 |" in lines[0]
     assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - | - |" in lines[0]
     assert "| 290.0 | - | - | 2.0 | SMILE + InfoNCE | -5.0 (" in lines[1]

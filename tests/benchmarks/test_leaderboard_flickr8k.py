@@ -18,7 +18,12 @@ from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.parameters import validate
 
 ROWS = systems.read_rows()
-TEXTS = {"TFIDF": "sparse", "Concatenated": "sparse", "Word2Vec": "tokens", "TransformerTokens": "contextual"}
+TEXTS = {
+    "TFIDF": "sparse",
+    "Concatenated": "sparse",
+    "Word2Vec": "tokens",
+    "TransformerTokens": "contextual",
+}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -28,7 +33,9 @@ def test_a_row_has_valid_parameters_and_its_model_reads_its_text(row: pages.Row)
     text = TEXTS[row.values["vectorize_captions"]["vectorizer"]["name"]]
     words = 7 if text == "tokens" else None
     with torch.device("meta"):
-        model = build_model(params.model, feature_dim=9, text_dim=6, text_format=text, vocabulary_size=words)
+        model = build_model(
+            params.model, feature_dim=9, text_dim=6, text_format=text, vocabulary_size=words
+        )
     assert model.image_encoder.dim == row.values["train_embedding"]["model"]["dim"]
     for phase in params.phases:
         build("bifocal.training.batches", phase.batches)
@@ -39,14 +46,19 @@ def test_all_rows_have_the_same_features() -> None:
     assert all(row.values["extract_features"] == ROWS[0].values["extract_features"] for row in ROWS)
 
 
-def test_images_of_the_training_list_choose_and_the_dev_list_is_only_measured(tmp_path: Path) -> None:
+def test_images_of_the_training_list_choose_and_the_dev_list_is_only_measured(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "corpus"
     (root / "images").mkdir(parents=True)
     (root / "Flickr_8k.trainImages.txt").write_text("".join(f"{name}.jpg\n" for name in range(20)))
     (root / "Flickr_8k.devImages.txt").write_text("dev.jpg\n")
     (root / "Flickr8k.token.txt").write_text("0.jpg#0\tA dog .\n")
     held = systems.hold_out(root, tmp_path / "held", 12, 5, seed=7)
-    lists = ((held / f"Flickr_8k.{name}Images.txt").read_text().split() for name in ("train", "dev", "test"))
+    lists = (
+        (held / f"Flickr_8k.{name}Images.txt").read_text().split()
+        for name in ("train", "dev", "test")
+    )
     train, chosen, reported = lists
     assert (len(train), len(chosen), len({*train, *chosen})) == (12, 5, 17)
     assert reported == ["dev.jpg"]
@@ -68,16 +80,24 @@ def test_the_search_and_the_reported_training_have_other_datasets_and_equal_feat
 
     monkeypatch.setattr(systems, "make", make)
     monkeypatch.setattr(systems, "hold_out", lambda root, folder, *images: folder)
-    monkeypatch.setattr(systems.scene_systems, "measure", lambda artifacts, split, texts: {"recall sum": 300.0})
+    monkeypatch.setattr(
+        systems.scene_systems, "measure", lambda artifacts, split, texts: {"recall sum": 300.0}
+    )
     monkeypatch.setattr(systems, "served", lambda artifacts: {"dim": 256.0})
     trial = Training("WSABIE", Trial(2.0), "val", 1)
     for _ in range(2):
-        assert systems.measures_of(tmp_path, trial, float("inf")) == {"recall sum": 300.0, "minutes": 0.5}
+        assert systems.measures_of(tmp_path, trial, float("inf")) == {
+            "recall sum": 300.0,
+            "minutes": 0.5,
+        }
     trained = [(values, inputs) for stage, values, inputs in made if stage == "train_embedding"]
     assert len(trained) == 1
     assert trained[0][0]["phases"][0]["learning_rate"] == 0.004
     roots = [values["corpus"]["root"] for stage, values, _ in made if stage == "prepare_dataset"]
-    assert roots == [ROWS[0].values["prepare_dataset"]["corpus"]["root"], str(tmp_path / "held_out-5500-500-7")]
+    assert roots == [
+        ROWS[0].values["prepare_dataset"]["corpus"]["root"],
+        str(tmp_path / "held_out-5500-500-7"),
+    ]
     reported = Training("WSABIE", Trial(2.0), "test", 1)
     assert systems.measures_of(tmp_path, reported, float("-inf")) is None
     measures = systems.measures_of(tmp_path, reported, float("inf"))
@@ -85,7 +105,9 @@ def test_the_search_and_the_reported_training_have_other_datasets_and_equal_feat
     first, second = (inputs for stage, _, inputs in made if stage == "train_embedding")
     assert first["features"] == second["features"]
     assert first["dataset"] != second["dataset"]
-    again = [values["corpus"]["root"] for stage, values, _ in made if stage == "prepare_dataset"][2:]
+    again = [values["corpus"]["root"] for stage, values, _ in made if stage == "prepare_dataset"][
+        2:
+    ]
     assert again == [roots[0], str(tmp_path / "held_out-5500-500-7")]
 
 
@@ -102,7 +124,10 @@ def test_gains_compare_equal_seeds() -> None:
 
 def test_the_page_holds_trained_rows_and_names_the_others() -> None:
     measures: dict[str, Any] = dict.fromkeys(pages.PHOTOGRAPHS, 20.0)
-    first, second = measures | {"images": [20.0, 20.0]}, measures | {"recall sum": 22.0, "images": [22.0, 22.0]}
+    first, second = (
+        measures | {"images": [20.0, 20.0]},
+        measures | {"recall sum": 22.0, "images": [22.0, 22.0]},
+    )
     results = {row.name: Tuned() for row in ROWS}
     results[ROWS[0].name] = Tuned({Trial(): 19.0}, Trial(), {1: first, 2: second})
     text = pages.photographs(ROWS, results, systems.read_board()["published"])

@@ -25,7 +25,9 @@ FILES = {
 
 
 def hash_of(**changed: str) -> str:
-    files = FILES | {f"bifocal/{name.replace('__', '/')}.py": text for name, text in changed.items()}
+    files = FILES | {
+        f"bifocal/{name.replace('__', '/')}.py": text for name, text in changed.items()
+    }
     return measure_hash("quality.x", lambda path: files[path].encode() if path in files else None)
 
 
@@ -38,7 +40,12 @@ def test_hash_follows_metrics_through_helpers_evaluators_and_packages(module: st
 
 def test_hash_ignores_other_metrics_and_texts_of_evaluators() -> None:
     assert hash_of(metrics__unused="def x(): return 4\n") == hash_of()
-    assert hash_of(evaluation__retrieval=FILES["bifocal/evaluation/retrieval.py"].replace("text", "note")) == hash_of()
+    assert (
+        hash_of(
+            evaluation__retrieval=FILES["bifocal/evaluation/retrieval.py"].replace("text", "note")
+        )
+        == hash_of()
+    )
     assert measure_hash("quality.y", {"benchmarks/quality/y.py": b"import json\n"}.get) == ""
 
 
@@ -54,5 +61,10 @@ def test_table_marks_values_that_another_measure_gave(tmp_path: Path) -> None:
     file.write_text(json.dumps([asdict(result) for result in results]))
     rows = tables.result_table(file).splitlines()
     lines = [row for row in rows if row.startswith(("| same", "| other", "| not"))]
-    assert [f"{day}, before its measure changed" in line for line in lines] == [False, True, False, False]
+    assert [f"{day}, before its measure changed" in line for line in lines] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert [f"{day}, version 0.0.1 |" in line for line in lines] == [False, False, False, True]

@@ -31,7 +31,9 @@ def test_gains_compare_equal_seeds_under_one_condition() -> None:
         "standard: with structure, 0.1, seed 2": 311.0,
         "48 images per batch: InfoNCE, seed 1": 290.0,
     }
-    report = paper_terms.report({key: {"recall_sum": value} for key, value in sums.items()}, seeds=[1, 2])
+    report = paper_terms.report(
+        {key: {"recall_sum": value} for key, value in sums.items()}, seeds=[1, 2]
+    )
     found = {result.name: result for result in report.results}
     assert found["standard: with structure, 0.1"].reference.startswith("+2.0 ± 1.4 over InfoNCE")
     assert found["48 images per batch: InfoNCE"].reference == "seeds: 1"
@@ -42,11 +44,18 @@ def test_values_inside_a_model_are_those_of_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     matches = torch.tensor([0, 0, 1, 1, 2]) == torch.arange(3).unsqueeze(1)
     regions = RegionBatch(
-        torch.randn(3, 1, 4, generator=generator), torch.ones(3, 1, dtype=torch.bool), torch.empty(3, 1, 4)
+        torch.randn(3, 1, 4, generator=generator),
+        torch.ones(3, 1, dtype=torch.bool),
+        torch.empty(3, 1, 4),
     )
     text = TextBatch(torch.randn(5, 4, generator=generator), torch.ones(5, dtype=torch.int64))
     parts = {"image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
-    model = build_model({"name": "TwoBranchModel", "dim": 4, **parts}, feature_dim=4, text_dim=4, text_format="vectors")
+    model = build_model(
+        {"name": "TwoBranchModel", "dim": 4, **parts},
+        feature_dim=4,
+        text_dim=4,
+        text_format="vectors",
+    )
     batch = Batch(["a", "b", "c"], regions, text, matches)
     scores = model(batch).cross.tolist()
     largest, effective, violated, pairs = [], [], 0, 0

@@ -18,7 +18,16 @@ from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
 from tests.bifocal.squares import write_squares
 
-KINDS = ("a red ball", "a blue cube", "two green dogs", "an old house", "the sea", "a tall tree", "some bread", "a car")
+KINDS = (
+    "a red ball",
+    "a blue cube",
+    "two green dogs",
+    "an old house",
+    "the sea",
+    "a tall tree",
+    "some bread",
+    "a car",
+)
 REGIONS, DIM = 3, 12
 
 
@@ -32,7 +41,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureSt
     marks = [f"mark{number}" for number in range(5)]
     kinds, signs = random.normal(size=(8, DIM)), random.normal(size=(5, DIM))
     image_ids, captions = [], []
-    with FeatureWriter(folder / "features", regions=REGIONS, dim=DIM, metadata={}, images_per_file=16) as writer:
+    with FeatureWriter(
+        folder / "features", regions=REGIONS, dim=DIM, metadata={}, images_per_file=16
+    ) as writer:
         for number in range(40):
             kind, mark = number % 8, number // 8
             image_ids.append(f"image {number}")
@@ -108,7 +119,9 @@ def photograph() -> Callable[..., Path]:
     """Write noise as an image file in the format of its suffix; the seed determines the pixels."""
 
     def write(path: Path, seed: int = 0, width: int = 24, height: int = 16) -> Path:
-        pixels = np.random.default_rng(seed).integers(0, 256, size=(height, width, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(seed).integers(
+            0, 256, size=(height, width, 3), dtype=np.uint8
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path)
         return path

@@ -13,7 +13,12 @@ SMALL = {
     "text_cfg": {"context_length": 16, "width": 16, "heads": 2, "layers": 1},
 }
 """Arguments of open_clip's model."""
-LANGUAGES = ["ein Hund rennt durch den Schnee", "zwei Kinder im Sommer", "犬が雪の中を走る", "二人の子供と海"]
+LANGUAGES = [
+    "ein Hund rennt durch den Schnee",
+    "zwei Kinder im Sommer",
+    "犬が雪の中を走る",
+    "二人の子供と海",
+]
 """Sentences in German and Japanese that train a tokenizer."""
 
 
@@ -25,8 +30,15 @@ def write_clip(folder: Path) -> Path:
     from bifocal.text.transformer.clip_bpe import clip_tokenizer
 
     simple = open_clip.get_tokenizer("ViT-B-32")
-    fast = PreTrainedTokenizerFast(tokenizer_object=clip_tokenizer(simple, 16), pad_token="<end_of_text>")
-    return _write(folder, {**SMALL, "text_cfg": {**SMALL["text_cfg"], "vocab_size": simple.vocab_size}}, fast, {})
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=clip_tokenizer(simple, 16), pad_token="<end_of_text>"
+    )
+    return _write(
+        folder,
+        {**SMALL, "text_cfg": {**SMALL["text_cfg"], "vocab_size": simple.vocab_size}},
+        fast,
+        {},
+    )
 
 
 def write_multilingual(folder: Path, sentences: Sequence[str] = LANGUAGES) -> Path:
@@ -37,11 +49,19 @@ def write_multilingual(folder: Path, sentences: Sequence[str] = LANGUAGES) -> Pa
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=special, unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
     tokenizer.train_from_iterator(sentences, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", padding_side="right"
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        padding_side="right",
     )
     text = {
         "hf_tokenizer_name": "tiny", "tokenizer_kwargs": {"clean": "canonicalize"}, "vocab_size": len(fast),
@@ -52,14 +72,20 @@ def write_multilingual(folder: Path, sentences: Sequence[str] = LANGUAGES) -> Pa
     return _write(folder, config, fast, preprocessing)
 
 
-def _write(folder: Path, config: dict[str, Any], tokenizer: Any, preprocessing: dict[str, Any]) -> Path:
+def _write(
+    folder: Path, config: dict[str, Any], tokenizer: Any, preprocessing: dict[str, Any]
+) -> Path:
     import open_clip
     from open_clip.push_to_hf_hub import save_for_hf
 
     tokenizer.save_pretrained(folder)
-    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config, "preprocess_cfg": preprocessing}))
+    (folder / "open_clip_config.json").write_text(
+        json.dumps({"model_cfg": config, "preprocess_cfg": preprocessing})
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = open_clip.create_model(f"local-dir:{folder}")
-    save_for_hf(model, open_clip.tokenizer.HFTokenizer(str(folder)), config, folder, safe_serialization=True)
+    save_for_hf(
+        model, open_clip.tokenizer.HFTokenizer(str(folder)), config, folder, safe_serialization=True
+    )
     return folder

@@ -24,12 +24,18 @@ class Hub:
     root: Path
     address: str = ""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, range
-    cut: set[str] = field(default_factory=set)  # names of files whose next answer ends in the middle
+    cut: set[str] = field(
+        default_factory=set
+    )  # names of files whose next answer ends in the middle
     wrong: set[str] = field(default_factory=set)  # names of files that are sent with another byte
 
     def got(self, suffix: str) -> list[str | None]:
         """Return the range of each request for the content of a file."""
-        return [span for method, path, span in self.requests if method == "GET" and path.endswith(suffix)]
+        return [
+            span
+            for method, path, span in self.requests
+            if method == "GET" and path.endswith(suffix)
+        ]
 
 
 @contextmanager
@@ -54,7 +60,10 @@ def serve_hub(root: Path) -> Iterator[Hub]:
             parts = path.split("/")
             if parts[:2] == ["api", "models"] and (root / parts[2] / parts[3]).is_dir():
                 self._describe(root / parts[2] / parts[3], "".join(parts[4:5]))
-            elif parts[2:3] == ["resolve"] and (root / parts[0] / parts[1] / "/".join(parts[4:])).is_file():
+            elif (
+                parts[2:3] == ["resolve"]
+                and (root / parts[0] / parts[1] / "/".join(parts[4:])).is_file()
+            ):
                 self._send_file(root / parts[0] / parts[1] / "/".join(parts[4:]))
             else:
                 self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
@@ -63,17 +72,24 @@ def serve_hub(root: Path) -> Iterator[Hub]:
             files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
             names = [file.relative_to(folder).as_posix() for file in files]
             if kind == "tree":
-                content: object = [_entry(file, name) for file, name in zip(files, names, strict=True)]
+                content: object = [
+                    _entry(file, name) for file, name in zip(files, names, strict=True)
+                ]
             else:
                 sizes = [
-                    {"rfilename": name, "size": file.stat().st_size} for name, file in zip(names, files, strict=True)
+                    {"rfilename": name, "size": file.stat().st_size}
+                    for name, file in zip(names, files, strict=True)
                 ]
                 content = {"id": folder.name, "sha": COMMIT, "siblings": sizes}
             self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
         def _send_file(self, file: Path) -> None:
             content, start = file.read_bytes(), 0
-            headers = {"ETag": f'"{_digest(file)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+            headers = {
+                "ETag": f'"{_digest(file)}"',
+                "X-Repo-Commit": COMMIT,
+                "Accept-Ranges": "bytes",
+            }
             if self.headers["Range"]:
                 start = int(self.headers["Range"].removeprefix("bytes=").split("-")[0])
                 headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
@@ -81,7 +97,9 @@ def serve_hub(root: Path) -> Iterator[Hub]:
                 content = content[:-1] + bytes([content[-1] ^ 1])
             self._send(206 if start else 200, content[start:], headers, cut=file.name in hub.cut)
 
-        def _send(self, status: int, content: bytes, headers: dict[str, str], cut: bool = False) -> None:
+        def _send(
+            self, status: int, content: bytes, headers: dict[str, str], cut: bool = False
+        ) -> None:
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
@@ -118,5 +136,9 @@ def _digest(file: Path) -> str:
 
 def _entry(file: Path, name: str) -> dict[str, object]:
     size = file.stat().st_size
-    large = {"lfs": {"oid": _digest(file), "size": size, "pointerSize": 100}} if file.suffix in LARGE else {}
+    large = (
+        {"lfs": {"oid": _digest(file), "size": size, "pointerSize": 100}}
+        if file.suffix in LARGE
+        else {}
+    )
     return {"type": "file", "path": name, "size": size, "oid": _digest(file), **large}

@@ -28,7 +28,9 @@ def exif_of(*entries: bytes, tail: bytes = b"", inner: int = 0) -> bytes:
     outer, table = entries[: len(entries) - inner], entries[len(entries) - inner :]
     if inner:
         outer = (*outer, entry(0x8769, 4, 1, struct.pack(">I", 8 + 6 + 12 * (len(outer) + 1))))
-    blocks = [struct.pack(">H", len(found)) + b"".join(found) + bytes(4) for found in (outer, table)]
+    blocks = [
+        struct.pack(">H", len(found)) + b"".join(found) + bytes(4) for found in (outer, table)
+    ]
     return b"Exif\0\0MM\0*" + struct.pack(">I", 8) + b"".join(blocks) + tail
 
 

@@ -13,7 +13,11 @@ from bifocal.export.pointing import export_head
 from bifocal.localization.heads import ClassMixture
 
 NAMES = [["red fox", "fox"], ["tabby cat"], ["fire engine"]]
-DEFINITIONS = ["red fox: a wild animal", "tabby cat: a pet", "fire engine: a red truck that puts out fires"]
+DEFINITIONS = [
+    "red fox: a wild animal",
+    "tabby cat: a pet",
+    "fire engine: a red truck that puts out fires",
+]
 PADDED: dict[str, Any] = {"backbone": "test_efficientnet", "model_arguments": {"pad_type": "same"}}
 
 
@@ -39,7 +43,11 @@ def write_head(
     config = BackboneConfig(network["backbone"], 64, model_arguments=network["model_arguments"])
     channels = TimmBackbone(config).network.num_features
     rows = torch.randn(3, channels, generator=torch.Generator().manual_seed(1))
-    write_classes(folder / "classes.safetensors", Classes(NAMES, DEFINITIONS, rows, shown_with or {}))
+    write_classes(
+        folder / "classes.safetensors", Classes(NAMES, DEFINITIONS, rows, shown_with or {})
+    )
     head = ClassMixture(classes=folder / "classes.safetensors", **{"sizes": (96, 64), **options})
-    parities = export_head(describe(network), folder / "weights.safetensors", head, folder / "head", seed=0)
+    parities = export_head(
+        describe(network), folder / "weights.safetensors", head, folder / "head", seed=0
+    )
     return head, max(parity.difference for parity in parities)

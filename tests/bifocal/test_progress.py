@@ -31,12 +31,16 @@ def test_track_yields_items_and_prints_a_line_every_ten_seconds(
     ]
 
 
-def test_track_of_unknown_length_prints_no_remaining_time(clock: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_track_of_unknown_length_prints_no_remaining_time(
+    clock: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert list(track(iter("abc"), "read")) == ["a", "b", "c"]
     assert capsys.readouterr().err == "read: 3, 0.2/s\n"
 
 
-def test_track_draws_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_track_draws_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     assert list(track([1, 2], "count", status=lambda: "done")) == [1, 2]
@@ -51,7 +55,9 @@ def test_log_line_prints_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 @given(text=st.text(st.characters()))
 def test_a_printable_text_has_no_control_characters(text: str) -> None:
     shown = printable(text)
-    assert shown.isprintable() or not any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in shown)
+    assert shown.isprintable() or not any(
+        unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in shown
+    )
     assert printable(shown) == shown
     assert shown == text or len(shown) > len(text)
 

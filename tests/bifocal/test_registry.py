@@ -33,9 +33,18 @@ def test_a_class_of_any_module_is_a_part(module: str) -> None:
 @pytest.mark.parametrize(
     ("ref", "message"),
     [
-        ({"name": "own_parts:OwnLos"}, "module own_parts has no class 'OwnLos'; did you mean 'OwnLoss'"),
-        ({"name": "own_part:OwnLoss"}, "no module 'own_part': it is neither installed nor a file in "),
-        ({"name": "own_parts:OwnLoss", "scal": 1.0}, "own_parts:OwnLoss takes no 'scal'; did you mean 'scale'"),
+        (
+            {"name": "own_parts:OwnLos"},
+            "module own_parts has no class 'OwnLos'; did you mean 'OwnLoss'",
+        ),
+        (
+            {"name": "own_part:OwnLoss"},
+            "no module 'own_part': it is neither installed nor a file in ",
+        ),
+        (
+            {"name": "own_parts:OwnLoss", "scal": 1.0},
+            "own_parts:OwnLoss takes no 'scal'; did you mean 'scale'",
+        ),
     ],
 )
 def test_a_wrong_name_gets_one_sentence(module: str, ref: dict[str, object], message: str) -> None:

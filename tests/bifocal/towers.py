@@ -25,7 +25,10 @@ def write_immich(weights: Path, folder: Path) -> Path:
     model = open_clip.create_model(name).eval().requires_grad_(False)
     config = open_clip.get_model_config(name)
     size, length = config["vision_cfg"]["image_size"], config["text_cfg"]["context_length"]
-    examples = {"visual": torch.randn(1, 3, size, size), "textual": torch.ones(1, length, dtype=torch.int32)}
+    examples = {
+        "visual": torch.randn(1, 3, size, size),
+        "textual": torch.ones(1, length, dtype=torch.int32),
+    }
     names = {"visual": ("encode_image", "image"), "textual": ("encode_text", "text")}
     torch.backends.mha.set_fastpath_enabled(False)
     for tower, (method, value) in names.items():

@@ -47,13 +47,17 @@ class Cluster:
         """Run ``python -m pipelines COMMAND``; return its output."""
         call = [sys.executable, "-m", "pipelines", command, *arguments]
         environment = {**os.environ, "KFP_ENDPOINT": self.endpoint}
-        done = subprocess.run(call, cwd=self.checkout, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            call, cwd=self.checkout, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{' '.join(call)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def submit(self, *arguments: str) -> str:
         """Start a run of the pipeline; return its id."""
-        return self.pipelines("run", "--runner", "cluster", *self.options, *arguments).splitlines()[-1]
+        return self.pipelines("run", "--runner", "cluster", *self.options, *arguments).splitlines()[
+            -1
+        ]
 
     def kubectl(self, *arguments: str) -> str:
         """Run kubectl in the namespace of the runs; return its output."""
@@ -77,13 +81,19 @@ class Cluster:
         """Wait until a run ends; return it as Kubeflow's API has it."""
         deadline = time.monotonic() + seconds
         while (found := self.get(f"runs/{run}")).get("state") not in ENDED:
-            assert time.monotonic() < deadline, f"run {run} is {found.get('state')} after {seconds:g} s"
+            assert time.monotonic() < deadline, (
+                f"run {run} is {found.get('state')} after {seconds:g} s"
+            )
             time.sleep(POLL_SECONDS)
         return found
 
     def workflow(self, run: str) -> dict[str, Any]:
         """Return Argo's workflow of a run, whose nodes it packs above a megabyte."""
-        answer = json.loads(self.kubectl("get", "workflows", "--selector", f"pipeline/runid={run}", "--output", "json"))
+        answer = json.loads(
+            self.kubectl(
+                "get", "workflows", "--selector", f"pipeline/runid={run}", "--output", "json"
+            )
+        )
         (workflow,) = answer["items"]
         if packed := workflow["status"].get("compressedNodes"):
             workflow["status"]["nodes"] = json.loads(gzip.decompress(base64.b64decode(packed)))
@@ -124,7 +134,9 @@ class Cluster:
 def from_environment(checkout: Path) -> Cluster:
     """Return the cluster that the variables of ``conftest.py`` name."""
     options = shlex.split(os.environ.get("BIFOCAL_CLUSTER_OPTIONS", ""))
-    absolute = [str(Path(option).resolve()) if Path(option).is_file() else option for option in options]
+    absolute = [
+        str(Path(option).resolve()) if Path(option).is_file() else option for option in options
+    ]
     namespace = os.environ.get("KFP_NAMESPACE", "kubeflow")
     return Cluster(os.environ["KFP_ENDPOINT"].rstrip("/"), namespace, checkout, tuple(absolute))
 

@@ -39,7 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "KUBECONFIG" not in os.environ or "KFP_ENDPOINT" not in os.environ:
         for item in items:
             if Path(__file__).parent in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason="KUBECONFIG and KFP_ENDPOINT name no cluster"))
+                item.add_marker(
+                    pytest.mark.skip(reason="KUBECONFIG and KFP_ENDPOINT name no cluster")
+                )
 
 
 @pytest.fixture(scope="session")

@@ -22,10 +22,15 @@ def record(cluster: Cluster, run: str) -> dict[str, Any]:
     """Return the answers about a run that has ended."""
     answer = cluster.get(f"runs/{run}")
     workflow = cluster.workflow(run)
-    nodes = sorted(workflow["status"]["nodes"].values(), key=lambda node: (str(node["startedAt"]), node["name"]))
+    nodes = sorted(
+        workflow["status"]["nodes"].values(),
+        key=lambda node: (str(node["startedAt"]), node["name"]),
+    )
     return {
         "run": {
-            name: answer[name] for name in ("state", "created_at", "finished_at", "recurring_run_id") if name in answer
+            name: answer[name]
+            for name in ("state", "created_at", "finished_at", "recurring_run_id")
+            if name in answer
         },
         "tasks": {
             task["display_name"]: task.get("state", "")
@@ -36,7 +41,8 @@ def record(cluster: Cluster, run: str) -> dict[str, Any]:
             "status": {
                 "phase": workflow["status"]["phase"],
                 "nodes": {
-                    node["id"]: {"name": node["name"]} | {name: node[name] for name in NODE if node.get(name)}
+                    node["id"]: {"name": node["name"]}
+                    | {name: node[name] for name in NODE if node.get(name)}
                     for node in nodes
                 },
             }
@@ -61,7 +67,9 @@ def _outputs(node: Mapping[str, Any]) -> dict[str, str]:
 def _executor_input(node: Mapping[str, Any]) -> tuple[str, Any] | None:
     """Return the task of an attempt and its ExecutorInput, which the driver passes in the patch of the pod."""
     found = EXECUTOR.search(node["name"])
-    parameters = {entry["name"]: entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])}
+    parameters = {
+        entry["name"]: entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])
+    }
     if not found or not parameters.get("pod-spec-patch"):
         return None
     command = json.loads(parameters["pod-spec-patch"])["containers"][0]["command"]
@@ -73,14 +81,20 @@ def _executor_input(node: Mapping[str, Any]) -> tuple[str, Any] | None:
 
 
 def _events(cluster: Cluster, run: str) -> list[str]:
-    pods = json.loads(cluster.kubectl("get", "pods", "--selector", f"pipeline/runid={run}", "--output", "json"))
+    pods = json.loads(
+        cluster.kubectl("get", "pods", "--selector", f"pipeline/runid={run}", "--output", "json")
+    )
     names = {pod["metadata"]["name"] for pod in pods["items"]}
     events = json.loads(cluster.kubectl("get", "events", "--output", "json"))["items"]
-    return sorted({event["reason"] for event in events if event["involvedObject"].get("name") in names})
+    return sorted(
+        {event["reason"] for event in events if event["involvedObject"].get("name") in names}
+    )
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     answer = record(from_environment(ROOT), sys.argv[1])
-    parts = (f"{json.dumps(name)}: {json.dumps(part, sort_keys=True)}" for name, part in answer.items())
+    parts = (
+        f"{json.dumps(name)}: {json.dumps(part, sort_keys=True)}" for name, part in answer.items()
+    )
     (FOLDER / f"{sys.argv[2]}.json").write_text("{\n" + ",\n".join(parts) + "\n}\n")

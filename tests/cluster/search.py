@@ -53,7 +53,9 @@ for address in addresses:
 
 MARKS = [
     pytest.mark.timeout(0),
-    pytest.mark.skipif("BIFOCAL_SERVE_IMAGE" not in os.environ, reason="BIFOCAL_SERVE_IMAGE names no image"),
+    pytest.mark.skipif(
+        "BIFOCAL_SERVE_IMAGE" not in os.environ, reason="BIFOCAL_SERVE_IMAGE names no image"
+    ),
 ]
 
 
@@ -97,9 +99,22 @@ class Service:
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a client that runs until its input is closed."""
-        call = ["kubectl", "exec", "--stdin", "--namespace", CLIENTS, "client", "--", "python", "-c", script]
+        call = [
+            "kubectl",
+            "exec",
+            "--stdin",
+            "--namespace",
+            CLIENTS,
+            "client",
+            "--",
+            "python",
+            "-c",
+            script,
+        ]
         pipe = subprocess.PIPE
-        return subprocess.Popen([*call, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(
+            [*call, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
 
 
 class Load:
@@ -129,8 +144,16 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
     folder.mkdir(exist_ok=True)
     container = "/spec/template/spec/containers/0"
     smaller = [
-        {"op": "replace", "path": f"{container}/resources/requests", "value": {"cpu": "100m", "memory": "512Mi"}},
-        {"op": "replace", "path": "/spec/template/spec/volumes/1", "value": {"name": "images", "emptyDir": {}}},
+        {
+            "op": "replace",
+            "path": f"{container}/resources/requests",
+            "value": {"cpu": "100m", "memory": "512Mi"},
+        },
+        {
+            "op": "replace",
+            "path": "/spec/template/spec/volumes/1",
+            "value": {"name": "images", "emptyDir": {}},
+        },
     ]
     secret = {
         "mlflow_username": os.environ.get("MLFLOW_TRACKING_USERNAME", ""),
@@ -151,7 +174,9 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
         "metadata": {"name": "client"},
         "spec": {
             "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "client", "image": f"{image}:{tag}", "command": ["sleep", "infinity"]}],
+            "containers": [
+                {"name": "client", "image": f"{image}:{tag}", "command": ["sleep", "infinity"]}
+            ],
         },
     }
     cluster.kubectl("--namespace", NAMESPACE, "apply", "--kustomize", str(folder))
@@ -160,7 +185,9 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
     pod = folder / "client.yaml"
     pod.write_text(yaml.safe_dump(client))
     cluster.kubectl("--namespace", CLIENTS, "apply", "--filename", str(pod))
-    cluster.kubectl("--namespace", CLIENTS, "wait", "--for=condition=Ready", "pod/client", "--timeout=300s")
+    cluster.kubectl(
+        "--namespace", CLIENTS, "wait", "--for=condition=Ready", "pod/client", "--timeout=300s"
+    )
     found = Service(cluster)
     found.wait()
     yield found

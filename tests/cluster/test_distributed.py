@@ -23,7 +23,13 @@ def two_machines(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
     """Resources of a training on two machines."""
     try:
         cluster.kubectl("get", "clustertrainingruntime", RUNTIME)
-        cluster.kubectl("get", "deployment", "--namespace", "kubeflow-system", "kubeflow-trainer-controller-manager")
+        cluster.kubectl(
+            "get",
+            "deployment",
+            "--namespace",
+            "kubeflow-system",
+            "kubeflow-trainer-controller-manager",
+        )
     except subprocess.CalledProcessError:
         pytest.skip("the cluster has no Kubeflow Trainer")
     file = tmp_path_factory.mktemp("distributed") / "resources.yaml"
@@ -31,10 +37,21 @@ def two_machines(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
     return file
 
 
-def test_a_training_survives_a_killed_machine(cluster: Cluster, registry: Any, two_machines: Path) -> None:
+def test_a_training_survives_a_killed_machine(
+    cluster: Cluster, registry: Any, two_machines: Path
+) -> None:
     settings = ("--set", f"register_model.model={MODEL}", "--set", f"seed={SEED}")
     run = cluster.submit(*SMALL, *settings, "--resources", str(two_machines))
-    running = ("get", "pods", "--selector", SECOND, "--field-selector", "status.phase=Running", "--output", "name")
+    running = (
+        "get",
+        "pods",
+        "--selector",
+        SECOND,
+        "--field-selector",
+        "status.phase=Running",
+        "--output",
+        "name",
+    )
     deadline = time.monotonic() + 2400
     while not (pods := cluster.kubectl(*running).split()):
         assert time.monotonic() < deadline, "no second machine has started"

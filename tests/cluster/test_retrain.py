@@ -30,10 +30,14 @@ def champion(registry: Any) -> int:
 @pytest.fixture(scope="module")
 def first(cluster: Cluster) -> str:
     """Id of the run that trains the first champion."""
-    return retrain(cluster, train=44)  # not the corpus of test_train.py, whose stages are in Kubeflow's cache
+    return retrain(
+        cluster, train=44
+    )  # not the corpus of test_train.py, whose stages are in Kubeflow's cache
 
 
-def test_the_first_model_is_promoted_with_its_release(cluster: Cluster, registry: Any, first: str) -> None:
+def test_the_first_model_is_promoted_with_its_release(
+    cluster: Cluster, registry: Any, first: str
+) -> None:
     # The other stages may be in the cache of a cluster that has run this test before.
     assert cluster.ran(first) >= {"find-changes", "promote", "release", "promote-2"}
     assert champion(registry) == 1
@@ -64,9 +68,13 @@ def test_a_refused_candidate_embeds_nothing(cluster: Cluster, registry: Any, fir
     assert not cluster.notice(run)
 
 
-def test_a_failing_step_is_retried_and_named(cluster: Cluster, registry: Any, first: str, tmp_path: Path) -> None:
+def test_a_failing_step_is_retried_and_named(
+    cluster: Cluster, registry: Any, first: str, tmp_path: Path
+) -> None:
     failing = tmp_path / "failing.yaml"
-    failing.write_text(yaml.safe_dump({"steps": {"evaluate": {"memory": "64Mi", "retries": 1, "retry_delay": 1}}}))
+    failing.write_text(
+        yaml.safe_dump({"steps": {"evaluate": {"memory": "64Mi", "retries": 1, "retry_delay": 1}}})
+    )
     run = retrain(cluster, "--resources", str(failing), train=80, state="FAILED")
     assert cluster.attempts(run, "evaluate") == ["Failed", "Failed"]
     assert "evaluate" in cluster.notice(run)

@@ -54,10 +54,16 @@ def schedules(cluster: Cluster) -> Iterator[Schedules]:
     assert not schedules.on_cluster()
 
 
-def test_schedules_are_created_kept_replaced_and_deleted(cluster: Cluster, schedules: Schedules) -> None:
-    assert schedules.apply() == [f"create {name}" for name in ("clean", "monitor", "refresh", "retrain")]
+def test_schedules_are_created_kept_replaced_and_deleted(
+    cluster: Cluster, schedules: Schedules
+) -> None:
+    assert schedules.apply() == [
+        f"create {name}" for name in ("clean", "monitor", "refresh", "retrain")
+    ]
     assert {run["status"] for run in schedules.on_cluster().values()} == {"ENABLED"}
-    assert schedules.apply() == [f"keep {name}" for name in ("clean", "monitor", "refresh", "retrain")]
+    assert schedules.apply() == [
+        f"keep {name}" for name in ("clean", "monitor", "refresh", "retrain")
+    ]
     previous = schedules.on_cluster()
     schedules.declared["refresh"]["cron"] = "0 30 0 * * *"
     monitor = schedules.declared.pop("monitor")
@@ -71,7 +77,9 @@ def test_schedules_are_created_kept_replaced_and_deleted(cluster: Cluster, sched
     schedules.declared["monitor"] = monitor
 
 
-def test_a_schedule_fires_and_its_runs_do_not_overlap(cluster: Cluster, registry: Any, schedules: Schedules) -> None:
+def test_a_schedule_fires_and_its_runs_do_not_overlap(
+    cluster: Cluster, registry: Any, schedules: Schedules
+) -> None:
     schedules.declared = {"retrain": {**schedules.declared["retrain"], "cron": EVERY_MINUTE}}
     schedules.apply()
     schedule = schedules.on_cluster()["retrain"]["recurring_run_id"]
@@ -85,7 +93,9 @@ def test_a_schedule_fires_and_its_runs_do_not_overlap(cluster: Cluster, registry
     assert cluster.parent(registry, first["run_id"]).info.status == "FINISHED"
     schedules.declared = {}
     assert schedules.apply() == ["delete retrain"]
-    for run in _runs(cluster, schedule):  # one in progress keeps its schedule, which the fixture deletes
+    for run in _runs(
+        cluster, schedule
+    ):  # one in progress keeps its schedule, which the fixture deletes
         assert cluster.wait(run["run_id"])["state"] == "SUCCEEDED"
     spans = sorted((run["created_at"], run["finished_at"]) for run in _runs(cluster, schedule))
     assert all(end <= start for (_, end), (start, _) in pairwise(spans)), spans

@@ -15,10 +15,14 @@ from search import BETTER, EACH, KEY, MARKS, MODEL, Load, Service, champion
 pytestmark = MARKS
 
 
-def test_the_service_becomes_ready_and_asks_for_a_key(cluster: Cluster, registry: Any, service: Service) -> None:
+def test_the_service_becomes_ready_and_asks_for_a_key(
+    cluster: Cluster, registry: Any, service: Service
+) -> None:
     assert len(service.each()) >= 2
     assert len(service.models()) == 1
-    container = json.loads(service.kubectl("get", "pods", "--output", "json"))["items"][0]["spec"]["containers"][0]
+    container = json.loads(service.kubectl("get", "pods", "--output", "json"))["items"][0]["spec"][
+        "containers"
+    ][0]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     with pytest.raises(AssertionError, match="401"):
         service._client(EACH.replace(KEY, "another"))
@@ -44,7 +48,9 @@ def test_a_deleted_image_is_in_no_answer_of_any_replica(cluster: Cluster, servic
     service.until(lambda answer: deleted not in {result["id"] for result in answer["results"]})
 
 
-def test_replicas_follow_a_promotion_and_a_rollback(cluster: Cluster, registry: Any, service: Service) -> None:
+def test_replicas_follow_a_promotion_and_a_rollback(
+    cluster: Cluster, registry: Any, service: Service
+) -> None:
     previous = champion(registry)
     (before,) = service.models()
     with Load(service):
@@ -54,7 +60,10 @@ def test_replicas_follow_a_promotion_and_a_rollback(cluster: Cluster, registry: 
         assert champion(registry) != previous
         service.until(lambda answer: answer["model"] != before)
         # The previous champion's release lacks the new images.
-        assert cluster.wait(cluster.submit("--flow", "refresh-previous", *SMALL, *BETTER))["state"] == "SUCCEEDED"
+        assert (
+            cluster.wait(cluster.submit("--flow", "refresh-previous", *SMALL, *BETTER))["state"]
+            == "SUCCEEDED"
+        )
         cluster.pipelines("promote", "--rollback", "--reason", "test")
         assert champion(registry) == previous
         version = before.partition(",")[0]  # has another release now

@@ -58,7 +58,9 @@ def canary(cluster: Cluster, service: Service, tmp_path_factory: pytest.TempPath
     }
     (folder / "secret.yaml").write_text(yaml.safe_dump(key))
     cluster.kubectl("apply", "--filename", str(folder / "secret.yaml"))
-    cluster.kubectl("label", "namespace", cluster.namespace, "bifocal/search-client=true", "--overwrite")
+    cluster.kubectl(
+        "label", "namespace", cluster.namespace, "bifocal/search-client=true", "--overwrite"
+    )
     (cluster.checkout / "pipelines/policies/canary.yaml").write_text(yaml.safe_dump(RULE))
     resources = {
         "canary": {
@@ -71,9 +73,17 @@ def canary(cluster: Cluster, service: Service, tmp_path_factory: pytest.TempPath
     return folder / "resources.yaml"
 
 
-@pytest.mark.parametrize(("choices", "train", "decision"), [("champion", 200, "withdrawn"), ("all", 280, "yes")])
+@pytest.mark.parametrize(
+    ("choices", "train", "decision"), [("champion", 200, "withdrawn"), ("all", 280, "yes")]
+)
 def test_choices_of_clients_decide_on_a_candidate(
-    cluster: Cluster, registry: Any, service: Service, canary: Path, choices: str, train: int, decision: str
+    cluster: Cluster,
+    registry: Any,
+    service: Service,
+    canary: Path,
+    choices: str,
+    train: int,
+    decision: str,
 ) -> None:
     previous = champion(registry)
     (before,) = service.models()

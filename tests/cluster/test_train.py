@@ -27,7 +27,9 @@ def test_preflight_finds_no_problem(cluster: Cluster) -> None:
     assert "no problem was found" in cluster.pipelines("preflight", *cluster.options, *SMALL)
 
 
-def test_a_run_registers_a_model_with_its_lineage(cluster: Cluster, registry: Any, first: str) -> None:
+def test_a_run_registers_a_model_with_its_lineage(
+    cluster: Cluster, registry: Any, first: str
+) -> None:
     parent = cluster.parent(registry, first)
     assert parent.info.status == "FINISHED"
     stages = cluster.children(registry, parent)
@@ -37,7 +39,9 @@ def test_a_run_registers_a_model_with_its_lineage(cluster: Cluster, registry: An
     assert {"git_commit", "hash.dataset", "hash.onnx", "release"} <= version.tags.keys()
 
 
-def test_a_second_run_takes_every_stage_from_the_cache(cluster: Cluster, registry: Any, first: str) -> None:
+def test_a_second_run_takes_every_stage_from_the_cache(
+    cluster: Cluster, registry: Any, first: str
+) -> None:
     versions = len(registry.search_model_versions(f"name='{MODEL}'"))
     run = cluster.submit(*RUN)
     assert cluster.wait(run)["state"] == "SUCCEEDED"
@@ -56,7 +60,9 @@ def test_a_step_without_memory_is_retried_and_reported(
     cluster: Cluster, registry: Any, first: str, tmp_path: Path
 ) -> None:
     failing = tmp_path / "failing.yaml"
-    failing.write_text(yaml.safe_dump({"steps": {"evaluate": {"memory": "64Mi", "retries": 1, "retry_delay": 1}}}))
+    failing.write_text(
+        yaml.safe_dump({"steps": {"evaluate": {"memory": "64Mi", "retries": 1, "retry_delay": 1}}})
+    )
     run = cluster.submit(*RUN, "--set", "evaluate.split=val", "--resources", str(failing))
     assert cluster.wait(run)["state"] == "FAILED"
     assert cluster.attempts(run, "evaluate") == ["Failed", "Failed"]

@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 def test_committed_parameters_are_valid() -> None:
     """``tests/test_recipes.py`` has the recipes."""
     values = load(ROOT / "params.yaml")
-    assert list(validate(values, configurable_components().values())) == list(configurable_components())
+    assert list(validate(values, configurable_components().values())) == list(
+        configurable_components()
+    )
 
 
 def test_every_component_is_found_by_its_folder() -> None:
@@ -39,7 +41,9 @@ def descriptions(model: type[BaseModel]) -> Iterator[str]:
 
 @pytest.mark.parametrize("stage", configurable_components())
 def test_help_describes_every_parameter(stage: str) -> None:
-    text = " ".join(CliRunner().invoke(main, [stage, "--help"], catch_exceptions=False).output.split())
+    text = " ".join(
+        CliRunner().invoke(main, [stage, "--help"], catch_exceptions=False).output.split()
+    )
     for description in descriptions(configurable_components()[stage].params):
         assert " ".join(description.split()) in text
 

@@ -15,7 +15,9 @@ from components.catalog import all_components
 from runtime.identity import LIBRARIES, SourceFiles, import_closure
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted(path.relative_to(ROOT).as_posix() for name in LIBRARIES for path in (ROOT / name).rglob("*.py"))
+MODULES = sorted(
+    path.relative_to(ROOT).as_posix() for name in LIBRARIES for path in (ROOT / name).rglob("*.py")
+)
 STAGES = [stage for stage in all_components().values() if stage.has_parameters]
 OTHER_OPERATOR: dict[type[ast.AST], Callable[[], ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
@@ -24,7 +26,11 @@ OTHER_OPERATOR: dict[type[ast.AST], Callable[[], ast.AST]] = {
 QUICK = settings(
     max_examples=12,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+    ],
 )
 
 
@@ -43,7 +49,9 @@ def before(copy: Path) -> dict[str, dict[str, str]]:
 
 def closures(root: Path) -> dict[str, dict[str, str]]:
     read = SourceFiles(root)
-    return {stage.name: dict(import_closure(root, stage.entry_modules, read).files) for stage in STAGES}
+    return {
+        stage.name: dict(import_closure(root, stage.entry_modules, read).files) for stage in STAGES
+    }
 
 
 def closures_with(copy: Path, module: str, text: str) -> dict[str, dict[str, str]]:
@@ -62,10 +70,14 @@ def reworded(text: str, choose: Callable[[int], int]) -> str:
     strings = [
         node
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     ]
     ends = [
-        token.start for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.NEWLINE
+        token.start
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.NEWLINE
     ]
     if ends:
         line, column = ends[choose(len(ends))]

@@ -38,7 +38,9 @@ def enlarge(disk: Path) -> None:
 
 def run_stage(stage: str, folder: Path, params: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run the command line of a stage in this process, which saves the imports; return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["components", stage, f"--params={params}", f"--artifacts={folder}"])
+    monkeypatch.setattr(
+        sys, "argv", ["components", stage, f"--params={params}", f"--artifacts={folder}"]
+    )
     with pytest.raises(SystemExit) as end:
         run(main, "components")
     return int(end.value.code or 0)
@@ -54,7 +56,9 @@ def check_error(output: str) -> str:
 
 
 def write_params(file: Path, changes: dict[str, object]) -> Path:
-    file.write_text(yaml.safe_dump(parameters.merge(parameters.load(ROOT / "params.yaml"), changes)))
+    file.write_text(
+        yaml.safe_dump(parameters.merge(parameters.load(ROOT / "params.yaml"), changes))
+    )
     return file
 
 
@@ -74,9 +78,13 @@ def test_stage_on_a_full_disk_writes_the_same_artifact_after_the_disk_is_enlarge
     enlarge(small_disk)
     for folder in (small_disk, tmp_path / "large"):
         assert run_stage("prepare_dataset", folder, params, monkeypatch) == 0
-    assert artifacts.artifact_hash(small_disk / "dataset") == artifacts.artifact_hash(tmp_path / "large" / "dataset")
+    assert artifacts.artifact_hash(small_disk / "dataset") == artifacts.artifact_hash(
+        tmp_path / "large" / "dataset"
+    )
     outcome = "one error, no artifact; the same bytes after the disk is enlarged"
-    record(record_property, "disk full (tmpfs of 100 kB)", "`prepare_dataset`", outcome, error=error)
+    record(
+        record_property, "disk full (tmpfs of 100 kB)", "`prepare_dataset`", outcome, error=error
+    )
 
 
 def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
@@ -88,7 +96,13 @@ def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
     record_property: Record,
 ) -> None:
     # The weights have 18 kB and a checkpoint three times as many: there is no room for a second checkpoint.
-    training = {"batch_size": 128, "learning_rate": 0.01, "schedule": "Constant", "patience": 3, "tolerance": 0.01}
+    training = {
+        "batch_size": 128,
+        "learning_rate": 0.01,
+        "schedule": "Constant",
+        "patience": 3,
+        "tolerance": 0.01,
+    }
     section = {
         "sorter": {"name": "PositionwiseLSTMSorter", "hidden": 22, "layers": 1},
         "length": 5,
@@ -103,5 +117,9 @@ def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
     enlarge(small_disk)
     assert run_stage("pretrain_sorter", small_disk, params, monkeypatch) == 0
     assert len((small_disk / "sorter" / "history.csv").read_text().splitlines()) == 1 + 3
-    outcome = "one error, no artifact; continued from the last checkpoint after the disk is enlarged"
-    record(record_property, "disk full (tmpfs of 100 kB)", "`pretrain_sorter`", outcome, error=error)
+    outcome = (
+        "one error, no artifact; continued from the last checkpoint after the disk is enlarged"
+    )
+    record(
+        record_property, "disk full (tmpfs of 100 kB)", "`pretrain_sorter`", outcome, error=error
+    )

@@ -34,17 +34,30 @@ FILES = {
     "components/train/__init__.py": "",
     "components/train/README.md": "",
 }
-COMMON = {"bifocal/__init__.py", "components/__init__.py", "components/train/__init__.py", "components/train/run.py"}
+COMMON = {
+    "bifocal/__init__.py",
+    "components/__init__.py",
+    "components/train/__init__.py",
+    "components/train/run.py",
+}
 
 
 @pytest.mark.parametrize(
     ("text", "files", "packages"),
     [
         ("import os, bifocal.progress", set(), set()),
-        ("def run():\n    import bifocal.losses.triplet", {"losses/__init__.py", "losses/triplet.py"}, {"torch"}),
+        (
+            "def run():\n    import bifocal.losses.triplet",
+            {"losses/__init__.py", "losses/triplet.py"},
+            {"torch"},
+        ),
         ("LOSSES = 'bifocal.losses'", {"losses/__init__.py", "losses/triplet.py"}, {"torch"}),
         ("'of bifocal.losses, in prose'", set(), set()),
-        ("from bifocal.text import Store", {"text/__init__.py", "lazy.py", "text/store.py"}, {"numpy"}),
+        (
+            "from bifocal.text import Store",
+            {"text/__init__.py", "lazy.py", "text/store.py"},
+            {"numpy"},
+        ),
         (
             "from bifocal.report import html",
             {"report/__init__.py", "report/html.py", "report/plots.py", "report/style.css"},
@@ -64,7 +77,11 @@ def test_closure_follows_imports_strings_and_deferred_names(
 
 
 def test_the_report_is_code_of_evaluate_alone() -> None:
-    users = [stage.name for stage in pipeline_components() if "bifocal/report/style.css" in sources(stage).files]
+    users = [
+        stage.name
+        for stage in pipeline_components()
+        if "bifocal/report/style.css" in sources(stage).files
+    ]
     assert users == ["evaluate"]
 
 
@@ -80,7 +97,9 @@ def test_the_report_is_code_of_evaluate_alone() -> None:
     ],
 )
 def test_a_stage_does_not_depend_on_the_code_of_another(stage: str, package: str) -> None:
-    assert not [file for file in sources(all_components()[stage]).files if file.startswith(f"{package}/")]
+    assert not [
+        file for file in sources(all_components()[stage]).files if file.startswith(f"{package}/")
+    ]
 
 
 def test_distributed_training_depends_on_the_code_that_its_nodes_run() -> None:
@@ -89,7 +108,9 @@ def test_distributed_training_depends_on_the_code_that_its_nodes_run() -> None:
     assert set(sources(nodes).files) < set(sources(own).files)
 
 
-@pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components() if not stage.side_effects])
+@pytest.mark.parametrize(
+    "stage", [stage.name for stage in pipeline_components() if not stage.side_effects]
+)
 def test_a_cached_stage_reads_nothing_from_the_registry(stage: str) -> None:
     """A champion, for example, is not a dependency: a cached report would compare with a previous one."""
     files = sources(all_components()[stage]).files
@@ -112,25 +133,40 @@ def test_every_imported_package_has_an_installed_and_a_pinned_version(stage: str
 
 
 def test_distributions_are_those_that_have_the_packages() -> None:
-    known = {name: {entry.lower() for entry in entries} for name, entries in packages_distributions().items()}
+    known = {
+        name: {entry.lower() for entry in entries}
+        for name, entries in packages_distributions().items()
+    }
     names = {name for component in pipeline_components() for name in identity.packages(component)}
     for name in names:
         assert known[name] & set(identity.DISTRIBUTIONS.get(name, (name,))), name
 
 
-def test_an_upgrade_changes_the_versions_of_the_stages_that_import_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_changes_the_versions_of_the_stages_that_import_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def versions() -> dict[str, dict[str, str]]:
-        return {stage.name: identity.installed_versions(identity.packages(stage)) for stage in pipeline_components()}
+        return {
+            stage.name: identity.installed_versions(identity.packages(stage))
+            for stage in pipeline_components()
+        }
 
     before, version = versions(), importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "99.0+cpu" if name == "torch" else version(name))
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "99.0+cpu" if name == "torch" else version(name)
+    )
     assert identity.installed_versions(["torch"])["torch"] == "99.0"
     changed = {name for name, found in versions().items() if found != before[name]}
-    assert changed == {stage.name for stage in pipeline_components()} - {"prepare_dataset", "register_model"}
+    assert changed == {stage.name for stage in pipeline_components()} - {
+        "prepare_dataset",
+        "register_model",
+    }
 
 
 def test_a_new_pin_changes_the_key_of_the_image_alone(tmp_path: Path) -> None:
     (tmp_path / "requirements").mkdir()
-    (tmp_path / "requirements" / "gpu.txt").write_text("torch==2.15.0 \\\n    --hash=x\nonnxruntime-gpu==1.2 ; x\n")
+    (tmp_path / "requirements" / "gpu.txt").write_text(
+        "torch==2.15.0 \\\n    --hash=x\nonnxruntime-gpu==1.2 ; x\n"
+    )
     pins = identity.pinned_versions(["torch", "onnxruntime", "PIL"], "gpu", tmp_path)
     assert pins == {"torch": "2.15.0", "onnxruntime": "1.2", "PIL": "none"}

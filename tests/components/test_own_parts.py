@@ -15,12 +15,20 @@ class OwnLoss:
 """
 
 
-def test_a_recipe_names_a_class_of_any_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_names_a_class_of_any_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "recipe_parts.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
     root = Path(__file__).parents[2]
-    values = parameters.load(root / "params.yaml", settings=["train_embedding.phases.0.loss=recipe_parts:OwnLoss"])
+    values = parameters.load(
+        root / "params.yaml", settings=["train_embedding.phases.0.loss=recipe_parts:OwnLoss"]
+    )
     parameters.validate(values, configurable_components().values())
-    wrong = parameters.with_settings(values, ["train_embedding.phases.0.loss=recipe_parts:OtherLoss"])
-    with pytest.raises(ParameterError, match=r"train_embedding\.phases\.0\.loss: module recipe_parts has no class"):
+    wrong = parameters.with_settings(
+        values, ["train_embedding.phases.0.loss=recipe_parts:OtherLoss"]
+    )
+    with pytest.raises(
+        ParameterError, match=r"train_embedding\.phases\.0\.loss: module recipe_parts has no class"
+    ):
         parameters.validate(wrong, configurable_components().values())

@@ -69,7 +69,9 @@ def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
         output_format="list",
     )
     assert run.info.status == "FINISHED"
-    assert run.data.params["training.learning_rate"] == str(values["pretrain_sorter"]["training"]["learning_rate"])
+    assert run.data.params["training.learning_rate"] == str(
+        values["pretrain_sorter"]["training"]["learning_rate"]
+    )
     assert run.data.params["sorter.hidden"] == "4"
     history = pd.read_csv(tmp_path / "sorter" / "history.csv").set_index("epoch")
     assert history.index.tolist() == list(range(1, 1 + EPOCHS))
@@ -78,11 +80,17 @@ def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
     cost = run.data.metrics
     assert 0 < cost["core_hours"] * 3600 < 100 * cost["duration_seconds"]
     for name in logged:
-        metrics = [m for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name) if m.step]
-        assert [m.value for m in sorted(metrics, key=lambda m: m.step)] == pytest.approx(history[name].tolist())
+        metrics = [
+            m for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name) if m.step
+        ]
+        assert [m.value for m in sorted(metrics, key=lambda m: m.step)] == pytest.approx(
+            history[name].tolist()
+        )
 
 
-def test_stage_that_ends_during_an_outage_succeeds(server: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_that_ends_during_an_outage_succeeds(
+    server: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runs, "FLUSH_SECONDS", 0.2)
     with stage_run("toy", {"seed": 1, "toy": {"rate": 0.5}}, {}):
         server.stop()

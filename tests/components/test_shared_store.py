@@ -49,12 +49,18 @@ def test_steps_pass_references_and_read_the_files_of_the_store(
     copied = shutil.copytree(dataset, tmp_path / "second" / "dataset")
     monkeypatch.setenv("BIFOCAL_STORE", str(store.rename(tmp_path / "mounted")))
     text = run("vectorize_captions", tmp_path / "second", dataset=copied)
-    assert artifacts.read_manifest(resolve(text))["inputs"] == {"dataset": artifacts.artifact_hash(dataset)}
+    assert artifacts.read_manifest(resolve(text))["inputs"] == {
+        "dataset": artifacts.artifact_hash(dataset)
+    }
 
     # A repeated step does not touch the files that other steps have mapped.
-    before = {path: path.stat().st_ino for path in (tmp_path / "mounted").rglob("*") if path.is_file()}
+    before = {
+        path: path.stat().st_ino for path in (tmp_path / "mounted").rglob("*") if path.is_file()
+    }
     assert resolve(run("prepare_dataset", tmp_path / "third")).name == place.name
-    assert {path: path.stat().st_ino for path in (tmp_path / "mounted").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.stat().st_ino for path in (tmp_path / "mounted").rglob("*") if path.is_file()
+    } == before
 
 
 def test_reference_without_its_files_is_an_error(
@@ -68,7 +74,10 @@ def test_reference_without_its_files_is_an_error(
     with pytest.raises(ValueError, match=r"is not the artifact that .* refers to"):
         resolve(dataset)
     next(place.glob("*.parquet")).unlink()
-    with pytest.raises(FileNotFoundError, match="was deleted from the shared store: run the pipeline once with --no"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="was deleted from the shared store: run the pipeline once with --no",
+    ):
         resolve(dataset)
     monkeypatch.delenv("BIFOCAL_STORE")
     with pytest.raises(ValueError, match="mount the store, and set BIFOCAL_STORE"):

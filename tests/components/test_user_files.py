@@ -23,7 +23,9 @@ def test_stages_read_and_write_artifacts_on_s3(
     values = parameters.merge(parameters.load(ROOT / "params.yaml"), changes)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
     for stage in ("prepare_dataset", "vectorize_captions"):
-        machine = tmp_path / stage  # each stage runs on a machine of its own, without the files of the other
+        machine = (
+            tmp_path / stage
+        )  # each stage runs on a machine of its own, without the files of the other
         machine.mkdir()
         monkeypatch.chdir(machine)
         monkeypatch.setenv("BIFOCAL_CACHE", str(machine / "cache"))
@@ -40,7 +42,9 @@ class Toy(Params):
     other: UserPath | None
 
 
-def test_user_file_on_s3_is_replaced_by_a_copy(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_file_on_s3_is_replaced_by_a_copy(
+    s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     boto3.client("s3").put_object(Bucket="bucket", Key="words/w2v.bin", Body=b"vectors")
     toy = Component(name="toy", summary="", image="cpu", params=Toy, outputs=())

@@ -16,22 +16,37 @@ ROOT = Path(__file__).parents[2]
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 
 
-@pytest.mark.parametrize("base", ["python:3.11-slim-bookworm", "localhost.example/base:1", "python@sha256:12ab"])
+@pytest.mark.parametrize(
+    "base", ["python:3.11-slim-bookworm", "localhost.example/base:1", "python@sha256:12ab"]
+)
 def test_a_base_image_without_a_digest_is_refused(base: str, tmp_path: Path) -> None:
-    command = [sys.executable, "containers/build.py", "--base", base, "--output", str(tmp_path / "images.json")]
+    command = [
+        sys.executable,
+        "containers/build.py",
+        "--base",
+        base,
+        "--output",
+        str(tmp_path / "images.json"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: --base {base} has no digest")
 
 
-@pytest.mark.parametrize("base", [f"python:3.11-slim-bookworm@sha256:{'0f' * 32}", "localhost/bifocal-base"])
+@pytest.mark.parametrize(
+    "base", [f"python:3.11-slim-bookworm@sha256:{'0f' * 32}", "localhost/bifocal-base"]
+)
 def test_a_base_image_with_a_digest_or_of_this_machine_is_accepted(base: str) -> None:
     build.check_base(base)
 
 
 def test_the_containerfile_has_no_base_image_of_its_own() -> None:
     text = (ROOT / "containers" / "Containerfile").read_text()
-    assert set(re.findall(r"^ARG BASE.*|^FROM (\S+)", text, flags=re.MULTILINE)) == {"", "${BASE}", "stage"}
+    assert set(re.findall(r"^ARG BASE.*|^FROM (\S+)", text, flags=re.MULTILINE)) == {
+        "",
+        "${BASE}",
+        "stage",
+    }
     assert re.search(r"^ARG BASE$", text, flags=re.MULTILINE)
 
 
@@ -39,7 +54,11 @@ def test_the_containerfile_has_no_base_image_of_its_own() -> None:
 def test_each_group_has_a_target_and_requirements(group: str) -> None:
     command = build.build_command("docker", "localhost/bifocal:x", {"GROUP": group}, None)
     target = command[command.index("--target") + 1]
-    assert re.search(rf"^FROM \S+ AS {target}$", (ROOT / "containers" / "Containerfile").read_text(), re.MULTILINE)
+    assert re.search(
+        rf"^FROM \S+ AS {target}$",
+        (ROOT / "containers" / "Containerfile").read_text(),
+        re.MULTILINE,
+    )
     assert ROOT / "requirements" / f"{group}.txt" in REQUIREMENTS
 
 
@@ -47,13 +66,17 @@ def test_each_group_has_a_target_and_requirements(group: str) -> None:
 def test_every_requirement_has_a_version_and_hashes(file: Path) -> None:
     text = re.sub(r"^\s*#.*\n", "", file.read_text(), flags=re.MULTILINE)
     for requirement in text.replace("\\\n", "").strip().splitlines():
-        assert re.match(r"[\w.-]+(\[[\w,-]+\])?==\S+( ; .*?)?\s+--hash=sha256:[0-9a-f]{64}", requirement), requirement
+        assert re.match(
+            r"[\w.-]+(\[[\w,-]+\])?==\S+( ; .*?)?\s+--hash=sha256:[0-9a-f]{64}", requirement
+        ), requirement
 
 
 def test_the_packages_of_a_cpu_only_image_are_those_without_cuda() -> None:
     text = (ROOT / "containers" / "Containerfile").read_text()
     (pattern,) = re.findall(r"grep -oE '(\S+)' \S+ > /tmp/excludes.txt", text)
-    excluded = re.findall(pattern.replace("(", "(?:"), (ROOT / "requirements/cpu.txt").read_text(), re.MULTILINE)
+    excluded = re.findall(
+        pattern.replace("(", "(?:"), (ROOT / "requirements/cpu.txt").read_text(), re.MULTILINE
+    )
     assert {"nvidia-nccl-cu13", "triton", "cuda-toolkit"} <= set(excluded)
     assert not {"torch", "torchvision"} & set(excluded)
 
@@ -71,7 +94,9 @@ def test_bill_of_materials_is_valid_cyclonedx() -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     document = json.loads(text)
     assert document["metadata"]["component"]["name"] == "localhost/bifocal:cpu"
-    assert "pkg:deb/debian/git@1:2.39.5-0%2Bdeb12u2?arch=amd64" in {entry["purl"] for entry in document["components"]}
+    assert "pkg:deb/debian/git@1:2.39.5-0%2Bdeb12u2?arch=amd64" in {
+        entry["purl"] for entry in document["components"]
+    }
 
 
 def test_inventory_lists_the_packages_of_the_python_that_runs_it(tmp_path: Path) -> None:

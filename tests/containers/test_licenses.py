@@ -31,7 +31,9 @@ def required(name: str, extras: tuple[str, ...]) -> dict[str, Message]:
         found[package.lower().replace("_", "-")] = installed.metadata  # type: ignore[assignment]
         for text in installed.requires or []:
             requirement = Requirement(text)
-            if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in (*names, "")):
+            if requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": e}) for e in (*names, "")
+            ):
                 key = (requirement.name, tuple(sorted(requirement.extras)))
                 if key not in seen:
                     seen.add(key)
@@ -41,18 +43,24 @@ def required(name: str, extras: tuple[str, ...]) -> dict[str, Message]:
 
 def is_stronger(license_name: str) -> bool:
     """Return whether each alternative of a license is stronger than MPL."""
-    return all(STRONGER.search(name) for name in re.split(" or ", license_name, flags=re.IGNORECASE))
+    return all(
+        STRONGER.search(name) for name in re.split(" or ", license_name, flags=re.IGNORECASE)
+    )
 
 
 def test_packages_of_the_service_and_of_the_search_have_licenses_up_to_mpl() -> None:
-    licenses = {name: license_of(metadata) for name, metadata in required("bifocal-vse", SERVED).items()}
+    licenses = {
+        name: license_of(metadata) for name, metadata in required("bifocal-vse", SERVED).items()
+    }
     assert {"faiss-cpu", "fastapi", "granian", "numpy", "onnxruntime"} <= set(licenses)
     assert [name for name, license_name in licenses.items() if license_name is None] == []
     assert [name for name, license_name in licenses.items() if is_stronger(str(license_name))] == []
 
 
 def test_stronger_licenses_of_other_packages_are_the_documented_ones() -> None:
-    packages = required("bifocal-vse", ("train", "pipelines", "transformers", "spark", "clip", "heic", "proposals"))
+    packages = required(
+        "bifocal-vse", ("train", "pipelines", "transformers", "spark", "clip", "heic", "proposals")
+    )
     stronger = {
         name: str(license_of(metadata))
         for name, metadata in packages.items()
@@ -67,7 +75,10 @@ def test_stronger_licenses_of_other_packages_are_the_documented_ones() -> None:
     ("fields", "expected"),
     [
         ({"License-Expression": "MIT", "License": "other"}, "MIT"),
-        ({"Classifier": "License :: OSI Approved :: MIT License", "License": "MIT\nfull text"}, "MIT License"),
+        (
+            {"Classifier": "License :: OSI Approved :: MIT License", "License": "MIT\nfull text"},
+            "MIT License",
+        ),
         ({"License": "BSD 3-Clause"}, "BSD 3-Clause"),
         ({"License": "Permission is hereby granted\n" * 9}, None),
         ({}, None),

@@ -21,7 +21,9 @@ class Together(nn.Module):
     def __init__(self, package: str, recipe: Recipe) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.encoders = nn.ModuleList(registry.build(package, {"name": name, **more}) for name, more, _ in recipe)
+        self.encoders = nn.ModuleList(
+            registry.build(package, {"name": name, **more}) for name, more, _ in recipe
+        )
         self.inputs = [inputs for _, _, inputs in recipe]
         self.eval()
 
@@ -32,7 +34,9 @@ class Together(nn.Module):
         ]
 
 
-def export(package: str, recipe: Recipe, example: dict[str, Tensor], axes: dict[str, list[str]], file: Path) -> None:
+def export(
+    package: str, recipe: Recipe, example: dict[str, Tensor], axes: dict[str, list[str]], file: Path
+) -> None:
     """Write one graph of all encoders; ``axes`` names the dimensions of each input, "" for a fixed one."""
     dims = {name: torch.export.Dim(name) for names in axes.values() for name in names if name}
     torch.onnx.export(
@@ -42,7 +46,10 @@ def export(package: str, recipe: Recipe, example: dict[str, Tensor], axes: dict[
         input_names=list(example),
         output_names=[f"embeddings_{number}" for number in range(len(recipe))],
         dynamic_shapes={
-            "inputs": {name: {axis: dims[dim] for axis, dim in enumerate(axes[name]) if dim} for name in example}
+            "inputs": {
+                name: {axis: dims[dim] for axis, dim in enumerate(axes[name]) if dim}
+                for name in example
+            }
         },
         dynamo=True,
         verbose=False,

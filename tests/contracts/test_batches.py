@@ -22,7 +22,12 @@ BATCHES = registry.registered("bifocal.training.batches")
 ARGUMENTS: dict[str, dict[str, int]] = {
     "CaptionBatches": {"batch_size": 8},
     "DistinctImageBatches": {"batch_size": 8},
-    "MinedTriplets": {"batch_size": 4, "neighbors": 3, "positives_per_query": 2, "steps_per_epoch": 3},
+    "MinedTriplets": {
+        "batch_size": 4,
+        "neighbors": 3,
+        "positives_per_query": 2,
+        "steps_per_epoch": 3,
+    },
     "OrderedTriplets": {"batch_size": 4, "steps_per_epoch": 3},
     "PhraseBoxes": {"batch_size": 5},
 }
@@ -45,10 +50,14 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
         (folder / name).mkdir()
     random = np.random.default_rng(0)
     vectors = random.normal(size=(4, 12))
-    boxes = np.array([[x / 2, y / 2, (x + 1) / 2, (y + 1) / 2] for y in range(2) for x in range(2)], np.float32)
+    boxes = np.array(
+        [[x / 2, y / 2, (x + 1) / 2, (y + 1) / 2] for y in range(2) for x in range(2)], np.float32
+    )
     images, captions, phrases = [], [], []
     metadata = {"truth_regions": 2}
-    with FeatureWriter(folder / "features", regions=6, dim=12, metadata=metadata, images_per_file=64) as writer:
+    with FeatureWriter(
+        folder / "features", regions=6, dim=12, metadata=metadata, images_per_file=64
+    ) as writer:
         for number in range(32):
             image_id, shown = f"image {number}", (number % 4, (number + 1 + number // 4 % 3) % 4)
             images.append((image_id, "train" if number < 24 else "val"))
@@ -59,7 +68,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
             given = [0, 1, 2, 3, 0, 1]  # the cells of the objects are ground-truth boxes too
             writer.add(image_id, cells[given].astype(np.float32), boxes[given], truth=2)
             first, second = (OBJECTS[kind] for kind in shown)
-            captions += [(image_id, text) for text in (f"a {first}", f"a {second}", f"a {first} and a {second}")]
+            captions += [
+                (image_id, text)
+                for text in (f"a {first}", f"a {second}", f"a {first} and a {second}")
+            ]
     captions = [(index, *caption) for index, caption in enumerate(captions)]
     vectorizer, texts = TFIDF(min_count=1), [text for _, _, text in captions]
     vectorizer.fit(texts, seed=0)
@@ -76,7 +88,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
 
 def new_model(inputs: TrainingInputs) -> nn.Module:
     torch.manual_seed(0)
-    ref = {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": 8,
+        "image_encoder": "LinearEncoder",
+        "text_encoder": "BagOfWordsEncoder",
+    }
     text = inputs.text
     return build_model(ref, feature_dim=12, text_dim=text.dim, text_format=text.format.name)
 
@@ -91,13 +108,17 @@ def new_loss(name: str) -> nn.Module:
     return loss
 
 
-def prepare(name: str, inputs: TrainingInputs, seed: int = 1, model: nn.Module | None = None) -> PreparedBatches:
+def prepare(
+    name: str, inputs: TrainingInputs, seed: int = 1, model: nn.Module | None = None
+) -> PreparedBatches:
     model = model or new_model(inputs)
     return new_batches(name).prepare(inputs, model=model, loss=new_loss(name), seed=seed)
 
 
 def equal(first: list[Tensor], second: list[Tensor]) -> bool:
-    return len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    return len(first) == len(second) and all(
+        torch.equal(a, b) for a, b in zip(first, second, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", sorted(BATCHES))
@@ -115,7 +136,9 @@ class TestEveryClass:
     def test_repeats_an_epoch_by_seed(self, name: str, inputs: TrainingInputs) -> None:
         assert equal(list(prepare(name, inputs).sampler(2)), list(prepare(name, inputs).sampler(2)))
 
-    def test_differs_from_epoch_to_epoch_and_by_seed(self, name: str, inputs: TrainingInputs) -> None:
+    def test_differs_from_epoch_to_epoch_and_by_seed(
+        self, name: str, inputs: TrainingInputs
+    ) -> None:
         first = list(prepare(name, inputs).sampler(0))
         assert not equal(first, list(prepare(name, inputs).sampler(1)))
         assert not equal(first, list(prepare(name, inputs, seed=2).sampler(0)))
@@ -127,7 +150,9 @@ class TestEveryClass:
         # PhraseBoxes adds neighbors to the drawn pairs: one per phrase and one per box at most.
         assert all(0 < len(rows) <= (3 if name == "PhraseBoxes" else 1) * size for rows in epoch)
 
-    def test_gives_batches_that_the_model_trains_on(self, name: str, inputs: TrainingInputs) -> None:
+    def test_gives_batches_that_the_model_trains_on(
+        self, name: str, inputs: TrainingInputs
+    ) -> None:
         model = new_model(inputs)
         prepared, loss = prepare(name, inputs, model=model), new_loss(name)
         batch = prepared.source.batch(prepared.sampler(0)[0], 0, 1)
@@ -135,9 +160,15 @@ class TestEveryClass:
         value.backward()
         assert value.isfinite()
         assert len(batch.image_ids) == len(batch.matches)
-        assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+        assert all(
+            parameter.grad.isfinite().all()
+            for parameter in model.parameters()
+            if parameter.grad is not None
+        )
 
-    def test_validates_with_the_metric_that_it_names(self, name: str, inputs: TrainingInputs) -> None:
+    def test_validates_with_the_metric_that_it_names(
+        self, name: str, inputs: TrainingInputs
+    ) -> None:
         model, batches = new_model(inputs), new_batches(name)
         validation = batches.validator()
         metrics = validation.prepare(inputs)(model)
@@ -154,7 +185,9 @@ def test_draws_every_row_at_most_once_per_epoch(name: str, inputs: TrainingInput
 
 @pytest.mark.parametrize("name", ["MinedTriplets", "OrderedTriplets", "PhraseBoxes"])
 def test_rejects_a_model_without_single_vectors(name: str, inputs: TrainingInputs) -> None:
-    with pytest.raises(TypeError, match="Identity has no single vector for an image: use a TwoBranchModel"):
+    with pytest.raises(
+        TypeError, match="Identity has no single vector for an image: use a TwoBranchModel"
+    ):
         prepare(name, inputs, model=nn.Identity())
 
 
@@ -162,5 +195,8 @@ def test_rejects_a_model_without_single_vectors(name: str, inputs: TrainingInput
 def test_triplets_reject_another_loss(name: str, inputs: TrainingInputs) -> None:
     with pytest.raises(TypeError, match=f"{name} needs SemanticTripletLoss, not InfoNCELoss"):
         new_batches(name).prepare(
-            inputs, model=new_model(inputs), loss=registry.build("bifocal.losses", "InfoNCELoss"), seed=1
+            inputs,
+            model=new_model(inputs),
+            loss=registry.build("bifocal.losses", "InfoNCELoss"),
+            seed=1,
         )

@@ -7,7 +7,9 @@ import pytest
 from bifocal import registry
 
 PACKAGE = "bifocal.datasets.corpora"
-READERS_OF_FILES = [name for name in registry.registered(PACKAGE) if registry.accepts(PACKAGE, name, "root")]
+READERS_OF_FILES = [
+    name for name in registry.registered(PACKAGE) if registry.accepts(PACKAGE, name, "root")
+]
 UNUSED = Path("unused")
 
 
@@ -24,7 +26,9 @@ def test_corpus_of_files_names_its_files_without_a_root(name):
 
 @pytest.mark.parametrize("name", READERS_OF_FILES)
 def test_corpus_of_files_rejects_a_missing_root(name):
-    with pytest.raises(ValueError, match=f"{name}: root '/no/such/folder' is not a folder; it must contain "):
+    with pytest.raises(
+        ValueError, match=f"{name}: root '/no/such/folder' is not a folder; it must contain "
+    ):
         registry.build(PACKAGE, {"name": name, "root": "/no/such/folder"}).read(UNUSED)
 
 
@@ -35,4 +39,9 @@ def test_corpus_of_files_names_the_missing_file(name, tmp_path):
 
 
 def test_only_drawn_corpora_and_readers_of_other_corpora_have_no_root():
-    assert set(registry.registered(PACKAGE)) - set(READERS_OF_FILES) == {"Combined", "Scenes", "Subset", "TwinScenes"}
+    assert set(registry.registered(PACKAGE)) - set(READERS_OF_FILES) == {
+        "Combined",
+        "Scenes",
+        "Subset",
+        "TwinScenes",
+    }

@@ -18,7 +18,12 @@ EVALUATORS = registry.registered("bifocal.evaluation")
 SMALL: dict[str, Any] = {"resamples": 100, "shown": 2, "compared": 20}
 ALWAYS_APPLY = {"Compositionality", "DataQuality", "Retrieval"}
 NEED_FILES = {"JudgedRetrieval", "SugarCrepe", "Winoground"}
-NEED_MORE_THAN_GRIDS = {"BackbonePointing", "Baselines", "PhraseLocalization", "ObjectLocalization"} | NEED_FILES
+NEED_MORE_THAN_GRIDS = {
+    "BackbonePointing",
+    "Baselines",
+    "PhraseLocalization",
+    "ObjectLocalization",
+} | NEED_FILES
 NEED_LONG_VECTORS = {"CutVectors"}
 
 

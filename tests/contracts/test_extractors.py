@@ -30,7 +30,11 @@ PACKAGE = "bifocal.features.extractors"
 PARTS = registry.registered(PACKAGE)
 READERS = sorted(name for name, part in PARTS.items() if issubclass(part, FeatureReader))
 EXTRACTORS = sorted(PARTS.keys() - set(READERS))
-TIMM = {"backbone": "resnet10t", "size": 64, "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8}}
+TIMM = {
+    "backbone": "resnet10t",
+    "size": 64,
+    "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8},
+}
 DETECTOR = {"num_classes": 4, "min_size": 64, "max_size": 96, "rpn_post_nms_top_n_test": 20}
 CLIP = {
     "embed_dim": 12,
@@ -38,7 +42,11 @@ CLIP = {
     "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "BottomUp": {"regions": 4, "size": 96, "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}},
+    "BottomUp": {
+        "regions": 4,
+        "size": 96,
+        "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5},
+    },
     "Grid": {"stage": 3, "coordinates": True},
     "Pooled": {"size": None, "backbone": "test_vit", "model_arguments": {"img_size": 48}},
     "PooledLayers": {"layers": ["layer2", "layer4"]},
@@ -47,7 +55,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},
     "RMAC": {"dim": 4},
     "TenCrop": {"crop": 48},
-    "Regions": {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "regions": 3, "model_arguments": DETECTOR},
+    "Regions": {
+        "detector": "fasterrcnn_mobilenet_v3_large_320_fpn",
+        "regions": 3,
+        "model_arguments": DETECTOR,
+    },
 }
 """Arguments of small extractors, besides arguments of a timm backbone."""
 SIZES = ((64, 64), (80, 48), (40, 70))
@@ -58,7 +70,9 @@ SIZES = ((64, 64), (80, 48), (40, 70))
 def extractor(name: str) -> FeatureExtractor:
     torch.manual_seed(0)
     arguments = (
-        ARGUMENTS.get(name, {}) if name in ("BottomUp", "OpenClip", "Regions") else TIMM | ARGUMENTS.get(name, {})
+        ARGUMENTS.get(name, {})
+        if name in ("BottomUp", "OpenClip", "Regions")
+        else TIMM | ARGUMENTS.get(name, {})
     )
     built: FeatureExtractor = registry.build(PACKAGE, {"name": name, **arguments})
     if name == "Regions":  # random weights that give boxes of different scores
@@ -84,7 +98,9 @@ def _input_of(built: GridExtractor, image: Image.Image) -> torch.Tensor:
 def images() -> list[Image.Image]:
     random = np.random.default_rng(0)
     return [
-        Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8)).resize((width, height))
+        Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8)).resize(
+            (width, height)
+        )
         for width, height in SIZES
     ]
 
@@ -115,7 +131,9 @@ def assert_equal(regions: ImageRegions, expected: ImageRegions) -> None:
         assert (tensor is None) == (other is None)
         if tensor is not None and other is not None:
             # Kernels differ with the batch size; a detector amplifies the rounding.
-            torch.testing.assert_close(tensor, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
+            torch.testing.assert_close(
+                tensor, other, rtol=1e-3, atol=1e-3 * float(other.abs().max())
+            )
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
@@ -145,17 +163,25 @@ class TestEveryExtractor:
 
     def test_writes_features_that_the_store_accepts(self, name: str, tmp_path: Path) -> None:
         built = extractor(name)
-        with FeatureWriter(tmp_path, regions=built.regions, dim=built.dim, metadata=built.describe()) as writer:
+        with FeatureWriter(
+            tmp_path, regions=built.regions, dim=built.dim, metadata=built.describe()
+        ) as writer:
             for index, regions in enumerate(extract(name, 0, 1, 2)):
-                boxes, scores = (None if values is None else values.numpy() for values in regions[1:3])
+                boxes, scores = (
+                    None if values is None else values.numpy() for values in regions[1:3]
+                )
                 writer.add(str(index), regions.features.numpy(), boxes, scores)
         assert writer.written == ["0", "1", "2"]
 
     def test_computes_the_same_cells_for_an_exported_graph(self, name: str) -> None:
         built = extractor(name)
-        if isinstance(built, GridExtractor):  # not by the name of an attribute: MultiLevel has an argument "cells"
+        if isinstance(
+            built, GridExtractor
+        ):  # not by the name of an attribute: MultiLevel has an argument "cells"
             with torch.inference_mode():
-                features, boxes = built.cells(torch.stack([_input_of(built, image) for image in images()]))
+                features, boxes = built.cells(
+                    torch.stack([_input_of(built, image) for image in images()])
+                )
             for cells, regions in zip(features, extract(name, 0, 1, 2), strict=True):
                 # The boxes of a crop are relative to the image in the store, and to the crop in a graph.
                 same = boxes if getattr(built, "crop_side", None) is None else regions.boxes
@@ -202,7 +228,9 @@ def open_reader(name: str, folder: Path, dataset: Dataset) -> FeatureSource:
 
 @pytest.mark.parametrize("name", READERS)
 class TestEveryReader:
-    def test_yields_valid_regions_of_every_image_once(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_yields_valid_regions_of_every_image_once(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         write_published(name, tmp_path)
         source = open_reader(name, tmp_path, dataset)
         records = dict(source.read(IDS))
@@ -210,7 +238,9 @@ class TestEveryReader:
         for regions in records.values():
             assert_valid(regions, source)
 
-    def test_yields_the_requested_images_only(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_yields_the_requested_images_only(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         write_published(name, tmp_path)
         source = open_reader(name, tmp_path, dataset)
         ((image_id, regions),) = source.read(IDS[1:2])
@@ -221,11 +251,15 @@ class TestEveryReader:
         write_published(name, tmp_path)
         json.dumps(open_reader(name, tmp_path, dataset).describe())
 
-    def test_missing_files_are_an_error_that_names_the_path(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_missing_files_are_an_error_that_names_the_path(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         with pytest.raises(ValueError, match="nowhere"):
             open_reader(name, tmp_path / "nowhere", dataset)
 
-    def test_image_without_features_is_an_error(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_image_without_features_is_an_error(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         write_published(name, tmp_path)
         dataset.images.loc[0, "image_id"] = unknown = "train-000009-z"
         with pytest.raises(ValueError, match=unknown):

@@ -23,7 +23,10 @@ ENCODERS = registry.registered(PACKAGE)
 INPUT_DIM, DIM = 6, 4
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [4, 4, 4, 8], "stem_width": 4}}
 SMALL: dict[str, list[dict[str, Any]]] = {
-    "BEANEncoder": [{"maps": 6, "backbone": None}, {"maps": 6, "crop": None, "eval_resize": "as_is", **NETWORK}],
+    "BEANEncoder": [
+        {"maps": 6, "backbone": None},
+        {"maps": 6, "crop": None, "eval_resize": "as_is", **NETWORK},
+    ],
     "LastLayersEncoder": [
         {
             "backbone": "resnet10t",
@@ -39,16 +42,24 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "ProjectionEncoder": [{"hidden": 5}],
     "RMACEncoder": [{**NETWORK}],
     "ResidualHead": [{"hidden": 5}],
-    "SMILEEncoder": [{}, *({"ablation": name} for name in ("mean", "scalar", "no_convolution", "no_softmax"))],
+    "SMILEEncoder": [
+        {},
+        *({"ablation": name} for name in ("mean", "scalar", "no_convolution", "no_softmax")),
+    ],
 }
 CASES = [(name, arguments) for name in sorted(ENCODERS) for arguments in SMALL.get(name, [{}])]
-IDS = [f"{name}-{arguments.get('ablation') or arguments.get('backbone', '')}" for name, arguments in CASES]
+IDS = [
+    f"{name}-{arguments.get('ablation') or arguments.get('backbone', '')}"
+    for name, arguments in CASES
+]
 
 
 def new_encoder(name: str, arguments: dict[str, Any], seed: int = 0) -> ImageEncoder:
     torch.manual_seed(seed)
     input_dim = 3 if arguments.get("backbone") and name != "LastLayersEncoder" else INPUT_DIM
-    encoder: ImageEncoder = registry.build(PACKAGE, {"name": name, **arguments}, input_dim=input_dim, dim=DIM)
+    encoder: ImageEncoder = registry.build(
+        PACKAGE, {"name": name, **arguments}, input_dim=input_dim, dim=DIM
+    )
     if isinstance(encoder, ResidualHead):  # as after a training
         torch.nn.init.normal_(encoder.head.layers[-1].weight)
     return encoder.eval()
@@ -67,12 +78,16 @@ def new_inputs(encoder: ImageEncoder, images: int = 3, padding: int = 0) -> tupl
         mask = torch.ones(images, 64, 64, dtype=torch.bool)
         mask[-1, :, 40:] = False
         pixels = pixels * mask.unsqueeze(1)
-        return torch.nn.functional.pad(pixels, (0, padding) * 2), torch.nn.functional.pad(mask, (0, padding) * 2)
+        return torch.nn.functional.pad(pixels, (0, padding) * 2), torch.nn.functional.pad(
+            mask, (0, padding) * 2
+        )
     features = torch.randn(images, 8, INPUT_DIM, generator=generator)
     mask = torch.ones(images, 8, dtype=torch.bool)
     mask[-1, 7] = reads_whole_maps(encoder)
     noise = torch.full((images, padding, INPUT_DIM), 7.0)
-    return torch.cat([features, noise], dim=1), torch.cat([mask, torch.zeros(images, padding).bool()], dim=1)
+    return torch.cat([features, noise], dim=1), torch.cat(
+        [mask, torch.zeros(images, padding).bool()], dim=1
+    )
 
 
 @pytest.mark.parametrize("name", sorted(ENCODERS))
@@ -94,7 +109,9 @@ class TestEveryImageEncoder:
         norms = vectors.norm(dim=-1)
         torch.testing.assert_close(norms[norms > 0], torch.ones_like(norms[norms > 0]))
 
-    def test_gives_a_finite_vector_and_gradient_without_a_region(self, name: str, arguments: dict[str, Any]) -> None:
+    def test_gives_a_finite_vector_and_gradient_without_a_region(
+        self, name: str, arguments: dict[str, Any]
+    ) -> None:
         encoder = new_encoder(name, arguments)
         features, mask = new_inputs(encoder)
         if encoder.reads_pixels or name == "LastLayersEncoder":
@@ -102,13 +119,17 @@ class TestEveryImageEncoder:
         vectors = encoder(features * 0, torch.zeros_like(mask))
         vectors.sum().backward()
         assert vectors.isfinite().all()
-        assert all(weight.grad is None or weight.grad.isfinite().all() for weight in encoder.parameters())
+        assert all(
+            weight.grad is None or weight.grad.isfinite().all() for weight in encoder.parameters()
+        )
 
     def test_ignores_masked_regions_and_pixels(self, name: str, arguments: dict[str, Any]) -> None:
         encoder = new_encoder(name, arguments)
         features, mask = new_inputs(encoder)
         present = mask.unsqueeze(1 if encoder.reads_pixels else 2)
-        torch.testing.assert_close(encoder(features.where(present, 99.0), mask), encoder(features, mask))
+        torch.testing.assert_close(
+            encoder(features.where(present, 99.0), mask), encoder(features, mask)
+        )
 
     def test_is_invariant_to_padding(self, name: str, arguments: dict[str, Any]) -> None:
         encoder = new_encoder(name, arguments)
@@ -122,9 +143,13 @@ class TestEveryImageEncoder:
         vectors, order = encoder(features, mask), torch.tensor([2, 0, 1])
         torch.testing.assert_close(encoder(features[order], mask[order]), vectors[order])
         for row in range(3):
-            torch.testing.assert_close(encoder(features[row : row + 1], mask[row : row + 1])[0], vectors[row])
+            torch.testing.assert_close(
+                encoder(features[row : row + 1], mask[row : row + 1])[0], vectors[row]
+            )
 
-    def test_is_invariant_to_the_order_of_regions(self, name: str, arguments: dict[str, Any]) -> None:
+    def test_is_invariant_to_the_order_of_regions(
+        self, name: str, arguments: dict[str, Any]
+    ) -> None:
         encoder = new_encoder(name, arguments)
         features, mask = new_inputs(encoder)
         vectors, order = encoder(features, mask), torch.tensor([5, 0, 7, 2, 1, 6, 4, 3])
@@ -136,9 +161,15 @@ class TestEveryImageEncoder:
         vectors = encoder(*new_inputs(encoder, images=4))
         weights = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(2))
         (vectors * weights).sum().backward()
-        assert [key for key, weight in encoder.named_parameters() if weight.requires_grad and weight.grad is None] == []
+        assert [
+            key
+            for key, weight in encoder.named_parameters()
+            if weight.requires_grad and weight.grad is None
+        ] == []
 
-    def test_is_the_same_after_save_and_load(self, name: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+    def test_is_the_same_after_save_and_load(
+        self, name: str, arguments: dict[str, Any], tmp_path: Path
+    ) -> None:
         encoder, other = new_encoder(name, arguments), new_encoder(name, arguments, seed=7)
         save_network(tmp_path, {"name": name}, encoder.state_dict())
         other.load_state_dict(load_state(tmp_path))
@@ -150,14 +181,18 @@ class TestEveryImageEncoder:
         features, mask = new_inputs(encoder, images=1)
         vectors = encoder(features, mask)
         if vectors.ndim == 2:
-            activations = encoder.last_activations(RegionBatch(features, mask, cell_boxes(2, 4).unsqueeze(0)))
+            activations = encoder.last_activations(
+                RegionBatch(features, mask, cell_boxes(2, 4).unsqueeze(0))
+            )
             assert activations.boxes.shape == (len(activations.cells), 4)
             torch.testing.assert_close(activations.embed(activations.cells), vectors[0])
 
     def test_has_its_own_localizer_or_none(self, name: str, arguments: dict[str, Any]) -> None:
         assert isinstance(new_encoder(name, arguments).localizer(), Localizer | None)
 
-    def test_embeds_pixels_only_if_it_reads_them(self, name: str, arguments: dict[str, Any]) -> None:
+    def test_embeds_pixels_only_if_it_reads_them(
+        self, name: str, arguments: dict[str, Any]
+    ) -> None:
         encoder = new_encoder(name, arguments)
         features, mask = new_inputs(encoder, images=2)
         if encoder.reads_pixels:
@@ -168,7 +203,9 @@ class TestEveryImageEncoder:
                 encoder.embed_pixels(features)
 
 
-def test_all_image_encoders_of_one_vector_export_with_dynamic_batch_and_regions(tmp_path: Path) -> None:
+def test_all_image_encoders_of_one_vector_export_with_dynamic_batch_and_regions(
+    tmp_path: Path,
+) -> None:
     axes = {"features": ["batch", "regions", ""], "mask": ["batch", "regions"]}
     recipe = [
         (name, {"input_dim": INPUT_DIM, "dim": DIM, **arguments}, ("features", "mask"))
@@ -181,5 +218,7 @@ def test_all_image_encoders_of_one_vector_export_with_dynamic_batch_and_regions(
     for value in onnx.load(file).graph.input:
         assert [dim.dim_param for dim in value.type.tensor_type.shape.dim] == axes[value.name]
     for images, padding in ((1, 0), (2, 5), (5, 12)):
-        inputs = dict(zip(axes, new_inputs(new_encoder("LinearEncoder", {}), images, padding), strict=True))
+        inputs = dict(
+            zip(axes, new_inputs(new_encoder("LinearEncoder", {}), images, padding), strict=True)
+        )
         assert_parity(PACKAGE, recipe, inputs, file)

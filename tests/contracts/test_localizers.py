@@ -34,7 +34,9 @@ INPUT_DIM, DIM, IMAGES = 5, 6, 3
 
 def new_encoder(ref: dict[str, Any]) -> ImageEncoder:
     torch.manual_seed(0)
-    encoder: ImageEncoder = registry.build("bifocal.image_encoders", ref, input_dim=INPUT_DIM, dim=DIM)
+    encoder: ImageEncoder = registry.build(
+        "bifocal.image_encoders", ref, input_dim=INPUT_DIM, dim=DIM
+    )
     return encoder.eval()
 
 
@@ -60,10 +62,16 @@ class TestEveryLocalizer:
     def test_is_the_own_localizer_of_its_encoder(self, name: str) -> None:
         encoder = new_encoder(ENCODERS[name])
         model = SimpleNamespace(image_encoder=encoder)
-        assert (type(AutoLocalizer().for_model(model)).__name__ == name) == (name not in CHOSEN_BY_NAME)
+        assert (type(AutoLocalizer().for_model(model)).__name__ == name) == (
+            name not in CHOSEN_BY_NAME
+        )
         localizer = registry.build(PACKAGE, name)
         same = localizer.for_model(model)
-        assert (type(same), same.text_context, same.k) == (type(localizer), localizer.text_context, localizer.k)
+        assert (type(same), same.text_context, same.k) == (
+            type(localizer),
+            localizer.text_context,
+            localizer.k,
+        )
 
     def test_scores_every_region_and_no_other(self, name: str) -> None:
         (regions, texts), encoder = new_batch(name), new_encoder(ENCODERS[name])
@@ -85,7 +93,8 @@ class TestEveryLocalizer:
         vectors, rows = localizer.encode(encoder, regions), torch.tensor([2, 0, 0])
         repeated = RegionBatch(*(part[rows] for part in regions))
         torch.testing.assert_close(
-            localizer.score(vectors.of(rows), texts).scores, localizer(encoder, repeated, texts).scores
+            localizer.score(vectors.of(rows), texts).scores,
+            localizer(encoder, repeated, texts).scores,
         )
 
     def test_scores_images_independently(self, name: str) -> None:
@@ -93,7 +102,11 @@ class TestEveryLocalizer:
         encoder = new_encoder(ENCODERS[name])
         scores = localizer(encoder, regions, texts).scores
         for row in range(IMAGES):
-            alone = localizer(encoder, RegionBatch(*(part[row : row + 1] for part in regions)), texts[row : row + 1])
+            alone = localizer(
+                encoder,
+                RegionBatch(*(part[row : row + 1] for part in regions)),
+                texts[row : row + 1],
+            )
             torch.testing.assert_close(alone.scores[0], scores[row])
 
     def test_moves_the_scores_with_the_regions(self, name: str) -> None:
@@ -102,13 +115,17 @@ class TestEveryLocalizer:
         levels = regions.mask.shape[1] // 4
         columns = torch.cat([order + 4 * level for level in range(levels)])
         moved = localizer(encoder, RegionBatch(*(part[:, columns] for part in regions)), texts)
-        torch.testing.assert_close(moved.scores, localizer(encoder, regions, texts).scores[:, order])
+        torch.testing.assert_close(
+            moved.scores, localizer(encoder, regions, texts).scores[:, order]
+        )
 
     def test_reads_words_only_in_the_context_of_a_sentence(self, name: str) -> None:
         (regions, texts), localizer = new_batch(name), registry.build(PACKAGE, name)
         vectors = localizer.encode(new_encoder(ENCODERS[name]), regions)
         words = [normalize(torch.rand(2, DIM), dim=1)] * IMAGES
-        same = localizer.score(vectors, texts, words).scores.equal(localizer.score(vectors, texts).scores)
+        same = localizer.score(vectors, texts, words).scores.equal(
+            localizer.score(vectors, texts).scores
+        )
         assert same == (localizer.text_context == "phrase")
 
     def test_offers_candidates_that_share_its_vectors(self, name: str) -> None:

@@ -10,7 +10,9 @@ from bifocal import registry
 from bifocal.scores import Scores
 
 LOSSES = registry.registered("bifocal.losses")
-REFS: dict[str, Any] = {"WeightedSumLoss": {"name": "WeightedSumLoss", "losses": ["HardestTripletLoss", "InfoNCELoss"]}}
+REFS: dict[str, Any] = {
+    "WeightedSumLoss": {"name": "WeightedSumLoss", "losses": ["HardestTripletLoss", "InfoNCELoss"]}
+}
 """References of the losses that cannot be built without arguments."""
 GRADED = {"SpearmanLoss", "RegressionLoss"}
 """Losses whose matches are graded targets."""
@@ -26,18 +28,26 @@ def new_loss(name: str) -> nn.Module:
 def new_scores(captions: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Scores:
     """Cosines of random embeddings, one caption per image or more."""
     generator = torch.Generator().manual_seed(seed)
-    images = nn.functional.normalize(torch.randn(IMAGES, 5, generator=generator, dtype=torch.float64), dim=1)
-    texts = nn.functional.normalize(torch.randn(captions, 5, generator=generator, dtype=torch.float64), dim=1)
+    images = nn.functional.normalize(
+        torch.randn(IMAGES, 5, generator=generator, dtype=torch.float64), dim=1
+    )
+    texts = nn.functional.normalize(
+        torch.randn(captions, 5, generator=generator, dtype=torch.float64), dim=1
+    )
     cross = images @ texts.T
     values = (cross, images @ images.T, texts @ texts.T, cross / 2, cross**2)
     named = dict(zip(FIELDS, values, strict=True))
     cut = Scores(**{name: value.to(dtype) / 2 for name, value in named.items()})
-    return Scores(**{name: value.to(dtype).requires_grad_() for name, value in named.items()}, cut=(cut,))
+    return Scores(
+        **{name: value.to(dtype).requires_grad_() for name, value in named.items()}, cut=(cut,)
+    )
 
 
 def new_matches(name: str, captions: int) -> Tensor:
     if name in GRADED:
-        return torch.randn(IMAGES, captions, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        return torch.randn(
+            IMAGES, captions, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+        )
     if name == "SemanticTripletLoss":
         return torch.randint(-1, 2, (IMAGES, captions), generator=torch.Generator().manual_seed(1))
     return torch.arange(IMAGES)[:, None] == torch.arange(captions) % IMAGES

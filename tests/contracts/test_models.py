@@ -47,13 +47,19 @@ def new_text(model: Model, padding: int = 0) -> TextBatch:
 
 def new_batch(model: Model, padding: int = 0) -> Batch:
     features = torch.randn(IMAGES, 8, FEATURE_DIM, generator=torch.Generator().manual_seed(2))
-    regions = RegionBatch(features, torch.ones(IMAGES, 8, dtype=torch.bool), torch.zeros(IMAGES, 8, 4))
+    regions = RegionBatch(
+        features, torch.ones(IMAGES, 8, dtype=torch.bool), torch.zeros(IMAGES, 8, 4)
+    )
     matches = torch.eye(IMAGES, CAPTIONS, dtype=torch.bool)
     return Batch(["a", "b", "c"], regions, new_text(model, padding), matches)
 
 
 def rows_of(encodings: Tensor | tuple[Tensor, ...], order: Tensor) -> Any:
-    return encodings[order] if isinstance(encodings, Tensor) else tuple(part[order] for part in encodings)
+    return (
+        encodings[order]
+        if isinstance(encodings, Tensor)
+        else tuple(part[order] for part in encodings)
+    )
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -81,7 +87,9 @@ class TestEveryModel:
 
     def test_is_invariant_to_the_padding_of_captions(self, name: str) -> None:
         model = new_model(name)
-        torch.testing.assert_close(model(new_batch(model, padding=3)).cross, model(new_batch(model)).cross)
+        torch.testing.assert_close(
+            model(new_batch(model, padding=3)).cross, model(new_batch(model)).cross
+        )
 
     def test_scores_images_and_captions_independently(self, name: str) -> None:
         model: Any = new_model(name)
@@ -94,13 +102,18 @@ class TestEveryModel:
     def test_has_a_gradient_for_every_parameter(self, name: str) -> None:
         model = new_model(name)
         cross = model(new_batch(model)).cross
-        (cross * torch.randn(cross.shape, generator=torch.Generator().manual_seed(3))).sum().backward()
+        (
+            cross * torch.randn(cross.shape, generator=torch.Generator().manual_seed(3))
+        ).sum().backward()
         assert [key for key, weight in model.named_parameters() if weight.grad is None] == []
 
     def test_is_the_same_after_save_and_load(self, name: str, tmp_path: Path) -> None:
         model = new_model(name)
         save_model(tmp_path, model)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "config.json",
+            "model.safetensors",
+        ]
         loaded = load_model(tmp_path)
         assert type(loaded) is type(model)
         assert not loaded.training
@@ -114,25 +127,41 @@ class TestEveryModel:
             vectors = dual_encoder(model).embed_captions(new_text(model))
             torch.testing.assert_close(vectors.norm(dim=1), torch.ones(CAPTIONS))
         else:
-            with pytest.raises(TypeError, match=f"a {name} has no single vector for an image: do this"):
+            with pytest.raises(
+                TypeError, match=f"a {name} has no single vector for an image: do this"
+            ):
                 dual_encoder(model, instead="do this")
 
     def test_refuses_encoders_of_different_dimensions(self, name: str) -> None:
         text_encoder = registry.split(REFS[name]["text_encoder"])[0]
-        with pytest.raises(ValueError, match=rf"has dimension {DIM}, {text_encoder} 7, and the model dim={DIM}"):
+        with pytest.raises(
+            ValueError, match=rf"has dimension {DIM}, {text_encoder} 7, and the model dim={DIM}"
+        ):
             new_model(name, text_encoder={"name": text_encoder, "dim": 7})
 
     def test_refuses_a_text_encoder_of_another_format(self, name: str) -> None:
-        with pytest.raises(ValueError, match=r"reads values .*, and the text comes as sparse: choose another"):
-            build_model({"name": name, "dim": DIM, **REFS[name]}, feature_dim=5, text_dim=6, text_format="sparse")
+        with pytest.raises(
+            ValueError, match=r"reads values .*, and the text comes as sparse: choose another"
+        ):
+            build_model(
+                {"name": name, "dim": DIM, **REFS[name]},
+                feature_dim=5,
+                text_dim=6,
+                text_format="sparse",
+            )
 
     def test_refuses_an_image_encoder_of_the_other_kind(self, name: str) -> None:
         other = "MultiLevelEncoder" if MODELS[name].__dict__["single_vector"] else "LinearEncoder"
-        with pytest.raises(ValueError, match=rf"{name} needs an image encoder with .*, not {other}"):
+        with pytest.raises(
+            ValueError, match=rf"{name} needs an image encoder with .*, not {other}"
+        ):
             new_model(name, image_encoder=other)
 
     def test_needs_its_encoders(self, name: str) -> None:
-        with pytest.raises(ValueError, match=f"{name} needs image_encoder and text_encoder: give the name of a part"):
+        with pytest.raises(
+            ValueError,
+            match=f"{name} needs image_encoder and text_encoder: give the name of a part",
+        ):
             build_model(name, feature_dim=1, text_dim=1, text_format="vectors")
 
 
@@ -145,5 +174,7 @@ def test_tokens_need_a_vocabulary() -> None:
 def test_model_without_a_configuration_cannot_be_saved(tmp_path: Path) -> None:
     model = new_model("TwoBranchModel")
     model.config = {}
-    with pytest.raises(ValueError, match="has no configuration: build it with build_model to save it"):
+    with pytest.raises(
+        ValueError, match="has no configuration: build it with build_model to save it"
+    ):
         save_model(tmp_path, model)

@@ -11,7 +11,10 @@ from bifocal import registry
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.ranking_heads.model import build_ranking_model, load_head, save_head
 
-SMALL: dict[str, Any] = {"backbone": "resnet10t", "model_arguments": {"channels": [4, 4, 4, 8], "stem_width": 4}}
+SMALL: dict[str, Any] = {
+    "backbone": "resnet10t",
+    "model_arguments": {"channels": [4, 4, 4, 8], "stem_width": 4},
+}
 BEAN = {"name": "BEANEncoder", "dim": 5, "maps": 6, "image_size": 64, "crop": None, **SMALL}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "CellBackbone": {"image_size": 64, **SMALL},
@@ -39,7 +42,9 @@ class TestEveryRankingBackbone:
         assert features.shape == (*mask.shape, backbone.dim)
         assert (features.dtype, mask.dtype) == (torch.float32, torch.bool)
 
-    def test_embeds_a_square_image_of_its_size_like_forward(self, name: str, pixels: Tensor) -> None:
+    def test_embeds_a_square_image_of_its_size_like_forward(
+        self, name: str, pixels: Tensor
+    ) -> None:
         backbone = new_backbone(name)
         features, _ = backbone(pixels, torch.ones(3, 64, 64, dtype=torch.bool))
         torch.testing.assert_close(backbone.embed_pixels(pixels), features)
@@ -49,14 +54,18 @@ class TestEveryRankingBackbone:
         mask = torch.zeros(3, 64, 64, dtype=torch.bool)
         mask[:, :48, :40] = True
         noise = torch.where(mask.unsqueeze(1), pixels, 7.0)
-        torch.testing.assert_close(backbone(noise, mask)[0], backbone(pixels[:, :, :48, :40], mask[:, :48, :40])[0])
+        torch.testing.assert_close(
+            backbone(noise, mask)[0], backbone(pixels[:, :, :48, :40], mask[:, :48, :40])[0]
+        )
 
     def test_is_saved_below_a_head_and_loaded_with_the_same_scores(
         self, name: str, pixels: Tensor, tmp_path: Path
     ) -> None:
         ref = {"name": name, **ARGUMENTS[name]}
         model = build_ranking_model("MLPHead", ref, input_dim=3, labels=2).eval()
-        save_head(tmp_path, model, "MLPHead", ref, input_dim=3, task="animals", labels=["cat", "dog"])
+        save_head(
+            tmp_path, model, "MLPHead", ref, input_dim=3, task="animals", labels=["cat", "dog"]
+        )
         loaded, labels = load_head(tmp_path)
         assert labels == ["cat", "dog"]
         assert loaded.reads_pixels

@@ -32,7 +32,9 @@ class TestEveryRankingHead:
         assert registry.build("bifocal.ranking_heads", name)(features, mask).isfinite().all()
 
     def test_gives_one_float32_score_per_label(self, name: str) -> None:
-        scores = registry.build("bifocal.ranking_heads", name, input_dim=DIM, labels=7)(*new_regions())
+        scores = registry.build("bifocal.ranking_heads", name, input_dim=DIM, labels=7)(
+            *new_regions()
+        )
         assert scores.shape == (3, 7)
         assert scores.dtype == torch.float32
 
@@ -48,18 +50,25 @@ class TestEveryRankingHead:
 
     def test_is_invariant_to_padding(self, name: str) -> None:
         features, mask = new_regions()
-        padded = torch.cat([features, torch.zeros(3, 2, DIM)], dim=1), torch.cat([mask, mask[:, :2] & False], dim=1)
+        padded = (
+            torch.cat([features, torch.zeros(3, 2, DIM)], dim=1),
+            torch.cat([mask, mask[:, :2] & False], dim=1),
+        )
         torch.testing.assert_close(new_head(name)(*padded), new_head(name)(features, mask))
 
     def test_is_invariant_to_the_order_of_regions(self, name: str) -> None:
         features, mask = new_regions()
         order = torch.tensor([3, 0, 4, 2, 1])
-        torch.testing.assert_close(new_head(name)(features[:, order], mask[:, order]), new_head(name)(features, mask))
+        torch.testing.assert_close(
+            new_head(name)(features[:, order], mask[:, order]), new_head(name)(features, mask)
+        )
 
     def test_scores_images_independently(self, name: str) -> None:
         features, mask = new_regions()
         order = torch.tensor([2, 0, 1])
-        torch.testing.assert_close(new_head(name)(features[order], mask[order]), new_head(name)(features, mask)[order])
+        torch.testing.assert_close(
+            new_head(name)(features[order], mask[order]), new_head(name)(features, mask)[order]
+        )
 
     def test_gives_all_parameters_a_gradient(self, name: str) -> None:
         head = new_head(name)

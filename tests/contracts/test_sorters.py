@@ -24,7 +24,9 @@ LENGTH = 40
 
 def new_sorter(name: str) -> nn.Module:
     torch.manual_seed(0)
-    sorter: nn.Module = registry.build("bifocal.sorters", {"name": name, **TRAINED.get(name, {})}, length=LENGTH)
+    sorter: nn.Module = registry.build(
+        "bifocal.sorters", {"name": name, **TRAINED.get(name, {})}, length=LENGTH
+    )
     return sorter.eval()
 
 

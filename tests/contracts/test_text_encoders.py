@@ -27,8 +27,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "SRUEncoder": {"layers": 2},
     "TokenMixtureEncoder": {"layers": 3},
     "TransformerEncoder": {
-        "network": {"model_type": "bert", "vocab_size": 20, "hidden_size": INPUT_DIM, "num_hidden_layers": 2}
-        | {"num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 40, "initializer_range": 0.3},
+        "network": {
+            "model_type": "bert",
+            "vocab_size": 20,
+            "hidden_size": INPUT_DIM,
+            "num_hidden_layers": 2,
+        }
+        | {
+            "num_attention_heads": 2,
+            "intermediate_size": 8,
+            "max_position_embeddings": 40,
+            "initializer_range": 0.3,
+        },
     },
 }
 
@@ -42,7 +52,9 @@ def new_encoder(name: str, seed: int = 0) -> TextEncoder:
     return encoder.eval()
 
 
-def new_values(encoder: TextEncoder, batch: int = len(LENGTHS), time: int = 5, seed: int = 1) -> Tensor:
+def new_values(
+    encoder: TextEncoder, batch: int = len(LENGTHS), time: int = 5, seed: int = 1
+) -> Tensor:
     sizes = {"batch": batch, "time": time}
     shape = [sizes[dim] if isinstance(dim, str) else dim for dim in encoder.input_shape]
     generator = torch.Generator().manual_seed(seed)
@@ -77,7 +89,9 @@ class TestEveryTextEncoder:
     def test_ignores_the_padding(self, name: str) -> None:
         encoder = new_encoder(name)
         values = new_values(encoder)
-        torch.testing.assert_close(encoder(pad_time(encoder, values, 2), LENGTHS), encoder(values, LENGTHS))
+        torch.testing.assert_close(
+            encoder(pad_time(encoder, values, 2), LENGTHS), encoder(values, LENGTHS)
+        )
 
     def test_encodes_captions_independently(self, name: str) -> None:
         encoder = new_encoder(name)
@@ -97,7 +111,11 @@ class TestEveryTextEncoder:
         if hasattr(encoder, "encode_words"):
             loss = loss + encoder.encode_words(values, LENGTHS)[..., 0].sum()
         loss.backward()
-        missing = [key for key, weight in encoder.named_parameters() if weight.grad is None or not weight.grad.any()]
+        missing = [
+            key
+            for key, weight in encoder.named_parameters()
+            if weight.grad is None or not weight.grad.any()
+        ]
         assert not missing
 
     def test_is_the_same_after_save_and_load(self, name: str, tmp_path: Path) -> None:
@@ -115,7 +133,11 @@ class TestEveryTextEncoder:
 
 def test_all_text_encoders_export_with_dynamic_batch_and_time(tmp_path: Path) -> None:
     inputs = {2: "vectors", 3: "tokens", 4: "contextual"}
-    axes = {"vectors": ["batch", ""], "tokens": ["batch", "time", ""], "contextual": ["batch", "", "time", ""]}
+    axes = {
+        "vectors": ["batch", ""],
+        "tokens": ["batch", "time", ""],
+        "contextual": ["batch", "", "time", ""],
+    }
     axes |= {"ids": ["batch", "time"], "lengths": ["batch"]}
     recipe, by_name = [], {}
     for name in sorted(ENCODERS):
@@ -127,7 +149,9 @@ def test_all_text_encoders_export_with_dynamic_batch_and_time(tmp_path: Path) ->
 
     def batch_of(size: int, time: int) -> dict[str, Tensor]:
         lengths = torch.randint(1, time + 1, (size,), generator=torch.Generator().manual_seed(time))
-        return {name: new_values(encoder, size, time) for name, encoder in by_name.items()} | {"lengths": lengths}
+        return {name: new_values(encoder, size, time) for name, encoder in by_name.items()} | {
+            "lengths": lengths
+        }
 
     file = tmp_path / "encoders.onnx"
     run_in_fresh_process(export, PACKAGE, recipe, batch_of(3, 7), axes, file)

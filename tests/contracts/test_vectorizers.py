@@ -16,7 +16,13 @@ from bifocal.onnx.text.captions import DTYPES
 from bifocal.text import TextStore
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import FromText
-from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, vectorizer_digest, write_text
+from bifocal.text.vectorizers.base import (
+    PACKAGE,
+    Vectorizer,
+    load_vectorizer,
+    vectorizer_digest,
+    write_text,
+)
 from bifocal.training.pretraining.elmo import pretrain_elmo
 
 TRAINING = [
@@ -37,21 +43,49 @@ CLIP_ARGUMENTS = {
     "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 1},
 }
 
-FISHER = {"name": "FisherVectors", "dim": 6, "centers": 3, "components": 10, "epochs": 1, "iterations": 3}
+FISHER = {
+    "name": "FisherVectors",
+    "dim": 6,
+    "centers": 3,
+    "components": 10,
+    "epochs": 1,
+    "iterations": 3,
+}
 REFS: dict[str, dict[str, Any]] = {
     "skip-gram": {"name": "Word2Vec", "dim": 8, "min_count": 2, "epochs": 2},
     "cbow": {"name": "Word2Vec", "dim": 8, "min_count": 2, "epochs": 2, "algorithm": "cbow"},
-    "pretrained": {"name": "PretrainedWordVectors", "path": VECTORS, "unknown": "bucket", "buckets": 5},
-    "elmo": {"name": "ElmoLayers", "projection_dim": 4, "lstm_dim": 6, "filters": ((1, 3), (2, 4)), "epochs": 1}
+    "pretrained": {
+        "name": "PretrainedWordVectors",
+        "path": VECTORS,
+        "unknown": "bucket",
+        "buckets": 5,
+    },
+    "elmo": {
+        "name": "ElmoLayers",
+        "projection_dim": 4,
+        "lstm_dim": 6,
+        "filters": ((1, 3), (2, 4)),
+        "epochs": 1,
+    }
     | {"batch_size": 8},
     "tf-idf": {"name": "TFIDF"},
     "mean": {"name": "MeanWordVectors", "dim": 8, "epochs": 1},
     "mean of pretrained": {"name": "MeanWordVectors", "path": VECTORS},
     "hglmm": FISHER,
     "gmm": FISHER | {"mixture": "gmm"},
-    "open_clip": {"name": "OpenClipText", "path": CLIP, "tag": None, "model_arguments": CLIP_ARGUMENTS},
+    "open_clip": {
+        "name": "OpenClipText",
+        "path": CLIP,
+        "tag": None,
+        "model_arguments": CLIP_ARGUMENTS,
+    },
     "sentence": {"name": "SentenceVectors", "path": TRANSFORMER, "batch_size": 4},
-    "states": {"name": "TransformerTokens", "path": TRANSFORMER, "layers": [0, -1], "batch_size": 4},
+    "states": {
+        "name": "TransformerTokens",
+        "path": TRANSFORMER,
+        "layers": [0, -1],
+        "batch_size": 4,
+    },
     "subwords": {"name": "Subwords", "path": TRANSFORMER},
     "distilled": {"name": "StaticVectors", "path": TRANSFORMER, "dim": 3},
     "static words": {"name": "StaticVectors", "path": VECTORS, "weights": "idf"},
@@ -62,7 +96,10 @@ REFS: dict[str, dict[str, Any]] = {
     },
     "dense": {
         "name": "Concatenated",
-        "vectorizers": [{"name": "SentenceVectors", "path": TRANSFORMER}, {"name": "MeanWordVectors", "path": VECTORS}],
+        "vectorizers": [
+            {"name": "SentenceVectors", "path": TRANSFORMER},
+            {"name": "MeanWordVectors", "path": VECTORS},
+        ],
     },
 }
 """Small instances of every class; ``path`` is the content of the user's file, or ``TRANSFORMER``."""
@@ -95,7 +132,9 @@ def with_user_files(ref: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def fit(name: str, folder: Path, seed: int = 0) -> tuple[Vectorizer, dict[str, float]]:
-    vectorizer: Vectorizer = registry.build(PACKAGE, with_user_files(REFS[name], folder), train=pretrain_elmo)
+    vectorizer: Vectorizer = registry.build(
+        PACKAGE, with_user_files(REFS[name], folder), train=pretrain_elmo
+    )
     return vectorizer, vectorizer.fit(TRAINING, seed)
 
 
@@ -108,7 +147,9 @@ def write(name: str, folder: Path, seed: int = 0) -> dict[str, float]:
 
 def test_every_registered_vectorizer_is_tested() -> None:
     # FromText is tested with every other vectorizer, see below.
-    assert {ref["name"] for ref in REFS.values()} | {"FromText"} == set(registry.registered(PACKAGE))
+    assert {ref["name"] for ref in REFS.values()} | {"FromText"} == set(
+        registry.registered(PACKAGE)
+    )
 
 
 @pytest.mark.parametrize("name", registry.registered(PACKAGE))
@@ -139,7 +180,9 @@ def test_encoded_captions_have_the_dtype_and_size_of_the_format(name: str, tmp_p
 
 
 @pytest.mark.parametrize("name", REFS)
-def test_loaded_vectorizer_gives_new_sentences_the_values_of_the_store(name: str, tmp_path: Path) -> None:
+def test_loaded_vectorizer_gives_new_sentences_the_values_of_the_store(
+    name: str, tmp_path: Path
+) -> None:
     write(name, tmp_path)
     store, vectorizer = TextStore(tmp_path / "text"), load_vectorizer(tmp_path / "text")
     assert vectorizer.vectorizer.format == store.format
@@ -166,7 +209,13 @@ def test_same_seed_gives_same_bytes(name: str, tmp_path: Path) -> None:
     for folder in ("first", "second"):
         write(name, tmp_path / folder, seed=3)
         text = tmp_path / folder / "text"
-        files.append({path.relative_to(text): path.read_bytes() for path in text.rglob("*") if path.is_file()})
+        files.append(
+            {
+                path.relative_to(text): path.read_bytes()
+                for path in text.rglob("*")
+                if path.is_file()
+            }
+        )
     assert files[0] == files[1]
 
 
@@ -181,7 +230,9 @@ def test_vectorizer_of_another_text_encodes_as_that_text(name: str, tmp_path: Pa
     assert vectorizer_digest(other) == vectorizer_digest(tmp_path / "text")
     expected = TextStore(tmp_path / "text").gather([0, 1])
     # Networks round differently in batches of another size.
-    torch.testing.assert_close(TextStore(other).gather([0, 1]).values, expected.values, atol=1e-5, rtol=1e-3)
+    torch.testing.assert_close(
+        TextStore(other).gather([0, 1]).values, expected.values, atol=1e-5, rtol=1e-3
+    )
     new = load_vectorizer(other).vectorize(CAPTIONS[:2]).values
     torch.testing.assert_close(new, expected.values, atol=1e-5, rtol=1e-3)
 
@@ -190,7 +241,9 @@ def test_digest_covers_the_weights_of_a_network(tmp_path: Path) -> None:
     write("sentence", tmp_path)
     text = tmp_path / "text"
     digest = vectorizer_digest(text)
-    shutil.copy(write_tiny_transformer(TRAINING, dim=8, seed=1) / "model.safetensors", text / "transformer")
+    shutil.copy(
+        write_tiny_transformer(TRAINING, dim=8, seed=1) / "model.safetensors", text / "transformer"
+    )
     assert vectorizer_digest(text) != digest
     (text / "checkpoints").mkdir()
     (text / "checkpoints" / "state").write_text("of an interrupted fit")

@@ -35,13 +35,23 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     root, random = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     ids = [f"image{number}" for number in range(8)]
     for image_id in ids:
-        Image.fromarray(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(root / f"{image_id}.png")
+        Image.fromarray(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(
+            root / f"{image_id}.png"
+        )
     names = ["ball", "cube"] * 4
-    frame = {"image_id": ids, "path": [f"{image_id}.png" for image_id in ids], "split": ["train"] * 4 + ["val"] * 4}
+    frame = {
+        "image_id": ids,
+        "path": [f"{image_id}.png" for image_id in ids],
+        "split": ["train"] * 4 + ["val"] * 4,
+    }
     images = pd.DataFrame({**frame, "width": 32, "height": 32})
-    captions = pd.DataFrame({"caption_id": range(8), "image_id": ids, "text": [f"one {name} here" for name in names]})
+    captions = pd.DataFrame(
+        {"caption_id": range(8), "image_id": ids, "text": [f"one {name} here" for name in names]}
+    )
     boxes = [[np.array([4.0, 4.0, 20.0, 20.0], np.float32)]] * 8
-    phrases = pd.DataFrame({"phrase_id": range(8), "image_id": ids, "phrase": names, "boxes": boxes})
+    phrases = pd.DataFrame(
+        {"phrase_id": range(8), "image_id": ids, "phrase": names, "boxes": boxes}
+    )
     labels = pd.DataFrame({"image_id": ids, "task": "shape", "label": names, "value": 1.0})
     return Dataset(images, captions, phrases, root, labels)
 
@@ -62,7 +72,9 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def new_extractor(name: str) -> FeatureExtractor:
     torch.manual_seed(0)
-    extractor: FeatureExtractor = registry.build(EXTRACTORS, {"name": FITTING.get(name, "Grid"), **SMALL})
+    extractor: FeatureExtractor = registry.build(
+        EXTRACTORS, {"name": FITTING.get(name, "Grid"), **SMALL}
+    )
     return extractor
 
 
@@ -77,7 +89,9 @@ def new_weights(name: str, folder: Path) -> Weights:
     return weights
 
 
-def prepare(name: str, dataset: Dataset, folder: Path) -> tuple[FeatureExtractor, str, dict[str, float]]:
+def prepare(
+    name: str, dataset: Dataset, folder: Path
+) -> tuple[FeatureExtractor, str, dict[str, float]]:
     folder.mkdir(exist_ok=True)
     extractor, weights = new_extractor(name), new_weights(name, folder.parent)
     digest, metrics = weights.prepare(extractor, dataset, folder, batch_size=4, seed=1)
@@ -90,34 +104,49 @@ def state(extractor: FeatureExtractor) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", sorted(WEIGHTS))
 class TestEverySourceOfWeights:
-    def test_changes_the_network_and_leaves_it_frozen(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
-        before, (extractor, _, _) = state(new_extractor(name)), prepare(name, dataset, tmp_path / "features")
+    def test_changes_the_network_and_leaves_it_frozen(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
+        before, (extractor, _, _) = (
+            state(new_extractor(name)),
+            prepare(name, dataset, tmp_path / "features"),
+        )
         assert any(not tensor.equal(before[key]) for key, tensor in state(extractor).items())
         assert not extractor.backbone.network.training
         assert not any(weight.requires_grad for weight in extractor.backbone.network.parameters())
 
-    def test_returns_the_digest_and_metrics_in_zero_to_one(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_returns_the_digest_and_metrics_in_zero_to_one(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         _, digest, metrics = prepare(name, dataset, tmp_path / "features")
         assert len(digest) == 64
         assert all(0 <= value <= 1 for value in metrics.values())
         assert bool(metrics) != WEIGHTS[name].shardable
 
-    def test_repeats_itself_in_another_directory(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_repeats_itself_in_another_directory(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         first, second = (prepare(name, dataset, tmp_path / folder) for folder in ("one", "two"))
         assert first[1:] == second[1:]
         assert all(tensor.equal(state(second[0])[key]) for key, tensor in state(first[0]).items())
 
-    def test_keeps_the_weights_and_does_not_train_twice(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_keeps_the_weights_and_does_not_train_twice(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         extractor, digest, metrics = prepare(name, dataset, tmp_path / "features")
         kept = load_file(tmp_path / "features" / "weights.safetensors")
         assert all(tensor.equal(kept[key]) for key, tensor in state(extractor).items())
         images = dataset.images.iloc[:0] if not WEIGHTS[name].shardable else dataset.images
-        again = Dataset(images, dataset.captions, dataset.phrases, dataset.image_root, dataset.labels)
+        again = Dataset(
+            images, dataset.captions, dataset.phrases, dataset.image_root, dataset.labels
+        )
         resumed, *results = prepare(name, again, tmp_path / "features")
         assert results == [digest, metrics]
         assert all(tensor.equal(state(extractor)[key]) for key, tensor in state(resumed).items())
 
-    def test_is_shardable_unless_it_trains(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+    def test_is_shardable_unless_it_trains(
+        self, name: str, dataset: Dataset, tmp_path: Path
+    ) -> None:
         extractor, weights = new_extractor(name), new_weights(name, tmp_path)
         if weights.shardable:
             assert weights.prepare(extractor, dataset, tmp_path, batch_size=4, seed=1, sharded=True)
@@ -138,5 +167,10 @@ class TestEverySourceOfWeights:
     def test_arguments_out_of_range_are_conflicts(self, name: str) -> None:
         valid = ARGUMENTS.get(name, {})
         assert list(WEIGHTS[name].conflicts(valid)) == []
-        for argument in registry.all_arguments(PACKAGE, {"name": name, **valid}).keys() & {"epochs", "learning_rate"}:
-            assert any(argument in message for message in WEIGHTS[name].conflicts({**valid, argument: 0}))
+        for argument in registry.all_arguments(PACKAGE, {"name": name, **valid}).keys() & {
+            "epochs",
+            "learning_rate",
+        }:
+            assert any(
+                argument in message for message in WEIGHTS[name].conflicts({**valid, argument: 0})
+            )

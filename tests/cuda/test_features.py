@@ -37,13 +37,22 @@ def test_features_equal_the_cpu(squares: Dataset, name: str) -> None:
 
     def extract(device: torch.device) -> list[Any]:
         torch.manual_seed(0)
-        reference = {"name": name, "backbone": "resnet10t", "size": 96, "model_arguments": SMALL, **EXTRACTORS[name]}
+        reference = {
+            "name": name,
+            "backbone": "resnet10t",
+            "size": 96,
+            "model_arguments": SMALL,
+            **EXTRACTORS[name],
+        }
         extractor = build("bifocal.features.extractors", reference)
         if name == "RMAC":
             images = NetworkFeatures(extractor, squares, 8).batches(image_ids)
             extractor.fit(images)
         extractor.backbone.network.to(device)
-        return [regions for _, regions in NetworkFeatures(extractor, squares, batch_size=7).read(image_ids)]
+        return [
+            regions
+            for _, regions in NetworkFeatures(extractor, squares, batch_size=7).read(image_ids)
+        ]
 
     actual, expected = extract(DEVICE), extract(torch.device("cpu"))
     features, true = ([regions.features.cpu() for regions in found] for found in (actual, expected))
@@ -62,10 +71,14 @@ def test_elmo_layers_equal_the_cpu() -> None:
 
 
 @pytest.mark.parametrize("kind", [ElmoLayers, SentenceVectors, TransformerTokens])
-def test_vectorizer_equals_the_cpu(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectorizer_equals_the_cpu(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A vectorizer chooses the device itself; one that is loaded is on the CPU or on the GPU."""
     if kind is ElmoLayers:
-        vectorizer = kind(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo)
+        vectorizer = kind(
+            projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo
+        )
     else:
         vectorizer = kind(path=write_tiny_transformer(SENTENCES, dim=8))
     assert all(value == value for value in vectorizer.fit(SENTENCES, seed=0).values())
@@ -74,4 +87,7 @@ def test_vectorizer_equals_the_cpu(kind: Any, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     vectorizer.load(tmp_path)
     expected = vectorizer.transform(SENTENCES).values
-    assert relative_error(*([torch.from_numpy(row) for row in rows] for rows in (actual, expected))) < 1e-2
+    assert (
+        relative_error(*([torch.from_numpy(row) for row in rows] for rows in (actual, expected)))
+        < 1e-2
+    )

@@ -25,20 +25,31 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 def all_scores(images: Tensor, captions: Tensor) -> Scores:
     """Return scores with all parts that a loss may read."""
     images, captions = normalize(images, dim=1), normalize(captions, dim=1)
-    cross, cut = images @ captions.T, Scores(normalize(images[:, :4], dim=1) @ normalize(captions[:, :4], dim=1).T)
-    return Scores(cross, images @ images.T, captions @ captions.T, 2 * cross, cross + cross**3, (cut,))
+    cross, cut = (
+        images @ captions.T,
+        Scores(normalize(images[:, :4], dim=1) @ normalize(captions[:, :4], dim=1).T),
+    )
+    return Scores(
+        cross, images @ images.T, captions @ captions.T, 2 * cross, cross + cross**3, (cut,)
+    )
 
 
 def value_and_gradients(loss: nn.Module, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     torch.manual_seed(1)
-    vectors = torch.randn(2, SIZE, 8, dtype=torch.float64).to(device, dtype, copy=True).requires_grad_()
+    vectors = (
+        torch.randn(2, SIZE, 8, dtype=torch.float64).to(device, dtype, copy=True).requires_grad_()
+    )
     matches = torch.eye(SIZE, dtype=torch.bool) | (torch.rand(SIZE, SIZE) < 0.05)
     loss = copy.deepcopy(loss).to(device, dtype).train()
     value: Tensor = loss(all_scores(*vectors), matches.to(device))
     value.backward()
     assert vectors.grad is not None
     assert value.device.type == device.type
-    return [value, vectors.grad, *(weight.grad for weight in loss.parameters() if weight.grad is not None)]
+    return [
+        value,
+        vectors.grad,
+        *(weight.grad for weight in loss.parameters() if weight.grad is not None),
+    ]
 
 
 def check(loss: nn.Module) -> None:

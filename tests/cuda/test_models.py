@@ -24,26 +24,44 @@ IMAGES, DIM = 6, 8
 SMALL = {"backbone": "resnet10t", "model_arguments": {"channels": (8, 16, 24, 32), "stem_width": 8}}
 # Random numbers differ between devices: no dropout, no random crops, no drawn views.
 IMAGE_ENCODERS: dict[str, list[dict[str, Any]]] = {
-    "BEANEncoder": [{"backbone": None}, {**SMALL, "input_dim": 3, "crop": None, "eval_resize": "as_is"}],
-    "LastLayersEncoder": [{**SMALL, "input_dim": 24, "layer": "layer3", "cells": 4, "mirror": False}],
+    "BEANEncoder": [
+        {"backbone": None},
+        {**SMALL, "input_dim": 3, "crop": None, "eval_resize": "as_is"},
+    ],
+    "LastLayersEncoder": [
+        {**SMALL, "input_dim": 24, "layer": "layer3", "cells": 4, "mirror": False}
+    ],
     "LinearEncoder": [{"standardize": True}],
     "MultiLevelEncoder": [{"levels": 2}],
     "RMACEncoder": [{**SMALL, "input_dim": 3}],
 }
-TOLERANCES: dict[Precision, tuple[float, float]] = {"float32": (1e-4, 1e-3), "bfloat16": (0.05, 0.3)}
+TOLERANCES: dict[Precision, tuple[float, float]] = {
+    "float32": (1e-4, 1e-3),
+    "bfloat16": (0.05, 0.3),
+}
 """Relative errors of scores and of gradients."""
 
 
 def image_encoders() -> list[dict[str, Any]]:
     names = sorted(registered("bifocal.image_encoders"))
-    return [{"name": name, **arguments} for name in names for arguments in IMAGE_ENCODERS.get(name, [{}])]
+    return [
+        {"name": name, **arguments}
+        for name in names
+        for arguments in IMAGE_ENCODERS.get(name, [{}])
+    ]
 
 
 def text_encoder(name: str) -> Any:
     vectorizer = Subwords(path=write_tiny_transformer(["a dog runs on the grass"], dim=12))
     vectorizer.fit([], seed=0)
-    network = {**vectorizer.folder.config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return build("bifocal.text_encoders", name, input_dim=12, dim=DIM, layers=2, dropout=0.0, network=network)
+    network = {
+        **vectorizer.folder.config,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    return build(
+        "bifocal.text_encoders", name, input_dim=12, dim=DIM, layers=2, dropout=0.0, network=network
+    )
 
 
 def new_model(image: dict[str, Any], text: str) -> Model:
@@ -55,7 +73,12 @@ def new_model(image: dict[str, Any], text: str) -> Model:
         (2, False): "vectors",
     }
     text_format: Any = formats[len(texts.input_shape), texts.input_shape[-1] == "time"]
-    return kind(images, texts, text_format=text_format, vocabulary_size=30 if text_format == "tokens" else None)
+    return kind(
+        images,
+        texts,
+        text_format=text_format,
+        vocabulary_size=30 if text_format == "tokens" else None,
+    )
 
 
 def batch(model: Model) -> Batch:
@@ -66,7 +89,9 @@ def batch(model: Model) -> Batch:
     return Batch(["image"] * IMAGES, regions, text, torch.eye(IMAGES, dtype=torch.bool))
 
 
-def scores_and_gradients(model: Model, device: torch.device, precision: Precision) -> list[list[Tensor]]:
+def scores_and_gradients(
+    model: Model, device: torch.device, precision: Precision
+) -> list[list[Tensor]]:
     model, inputs = copy.deepcopy(model).to(device).train(), batch(model).to(device)
     with autocast_for(device.type, precision)():
         scores = model(inputs)
@@ -74,7 +99,9 @@ def scores_and_gradients(model: Model, device: torch.device, precision: Precisio
     # A loss of the differences between nearly equal scores would measure the rounding of bfloat16.
     weights = torch.randn(IMAGES, IMAGES, generator=torch.Generator().manual_seed(1)).to(device)
     (weights * scores.cross.float()).sum().backward()
-    gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    gradients = {
+        name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None
+    }
     return [[scores.cross], [gradients[name] for name in sorted(gradients)]]
 
 
@@ -86,7 +113,9 @@ def check(model: Model, precision: Precision) -> None:
 
 
 @pytest.mark.parametrize("precision", TOLERANCES)
-@pytest.mark.parametrize("image", image_encoders(), ids=lambda image: f"{image['name']}-{image.get('backbone')}")
+@pytest.mark.parametrize(
+    "image", image_encoders(), ids=lambda image: f"{image['name']}-{image.get('backbone')}"
+)
 def test_image_encoder_equals_the_cpu(image: dict[str, Any], precision: Precision) -> None:
     text = "ElmoMixtureEncoder" if image["name"] == "MultiLevelEncoder" else "LinearEncoder"
     check(new_model(image, text), precision)

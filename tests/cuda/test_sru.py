@@ -24,7 +24,9 @@ def dropout_mask(batch: int, dim: int) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("batch", "time", "dim"), [(160, 20, 2400), (160, 20, 512), (7, 5, 77), (1, 1, 1)])
+@pytest.mark.parametrize(
+    ("batch", "time", "dim"), [(160, 20, 2400), (160, 20, 512), (7, 5, 77), (1, 1, 1)]
+)
 @pytest.mark.parametrize("columns", [3, 4])
 @pytest.mark.parametrize("masked", [False, True])
 def test_recurrence_equals_float64(
@@ -40,7 +42,9 @@ def test_recurrence_equals_float64(
     mask = dropout_mask(batch, dim) if masked else None
 
     def results(device: torch.device, kind: torch.dtype) -> list[Tensor]:
-        own_u, own_bias, own_grad, own_x = (tensor.to(device, kind, copy=True) for tensor in (u, bias, grad, x))
+        own_u, own_bias, own_grad, own_x = (
+            tensor.to(device, kind, copy=True) for tensor in (u, bias, grad, x)
+        )
         own_mask = None if mask is None else mask.to(device, kind)
         backend = _backend(own_u)
         # Without Triton this would compare the PyTorch recurrence with itself.
@@ -51,7 +55,9 @@ def test_recurrence_equals_float64(
         gradients = backend.recurrence_backward(own_grad, own_u, skip, state, own_mask, sizes)
         return [own_u, state, output, *gradients]
 
-    for actual, expected in zip(results(DEVICE, dtype), results(torch.device("cpu"), torch.float64), strict=True):
+    for actual, expected in zip(
+        results(DEVICE, dtype), results(torch.device("cpu"), torch.float64), strict=True
+    ):
         assert actual.dtype == dtype
         assert relative_error([actual], [expected]) < TOLERANCES[dtype]
 
@@ -64,7 +70,10 @@ def test_layer_with_dropout_equals_float64(dtype: torch.dtype, input_dim: int, d
     sizes = step_sizes(16, 10)
     shapes = (sum(sizes), input_dim), ((3 if input_dim == dim else 4) * dim, input_dim), (2 * dim,)
     leaves = [torch.randn(*shape, dtype=torch.float64) / shape[-1] ** 0.5 for shape in shapes]
-    masks, grad = [dropout_mask(16, size) for size in (input_dim, dim)], torch.randn(sum(sizes), dim)
+    masks, grad = (
+        [dropout_mask(16, size) for size in (input_dim, dim)],
+        torch.randn(sum(sizes), dim),
+    )
 
     def results(device: torch.device, kind: torch.dtype, mixed: bool) -> list[Tensor]:
         own = [leaf.to(device, kind, copy=True).requires_grad_() for leaf in leaves]
@@ -75,5 +84,7 @@ def test_layer_with_dropout_equals_float64(dtype: torch.dtype, input_dim: int, d
 
     mixed = dtype == torch.bfloat16
     actual = results(DEVICE, torch.float32 if mixed else dtype, mixed)
-    for found, expected in zip(actual, results(torch.device("cpu"), torch.float64, False), strict=True):
+    for found, expected in zip(
+        actual, results(torch.device("cpu"), torch.float64, False), strict=True
+    ):
         assert relative_error([found], [expected]) < TOLERANCES[dtype]

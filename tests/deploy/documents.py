@@ -3,7 +3,17 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued", "search", "kserve", "kserve-oci")
+OVERLAYS = (
+    "standalone",
+    "multi-user",
+    "mlflow",
+    "kind",
+    "managed",
+    "queued",
+    "search",
+    "kserve",
+    "kserve-oci",
+)
 SCALING = {"minReplicas", "maxReplicas", "scaleMetric", "scaleTarget"}
 """Keys of a predictor of KServe that are none of a pod."""
 Render = Callable[[str], list[dict[str, Any]]]
@@ -19,7 +29,9 @@ def pods(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
 
 def predictor_pod(document: dict[str, Any]) -> dict[str, Any]:
     """Return the pod specification of an InferenceService, without its scaling keys."""
-    return {key: value for key, value in document["spec"]["predictor"].items() if key not in SCALING}
+    return {
+        key: value for key, value in document["spec"]["predictor"].items() if key not in SCALING
+    }
 
 
 def containers(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -28,5 +40,7 @@ def containers(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def find(documents: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    (found,) = (entry for entry in documents if (entry["kind"], entry["metadata"]["name"]) == (kind, name))
+    (found,) = (
+        entry for entry in documents if (entry["kind"], entry["metadata"]["name"]) == (kind, name)
+    )
     return found

@@ -32,8 +32,15 @@ def test_the_bucket_gets_its_rules_and_keeps_those_of_others(
     prepare("prepared", monkeypatch)
     client = boto3.client("s3")
     rules = client.get_bucket_lifecycle_configuration(Bucket="prepared")["Rules"]
-    other = {"ID": "logs", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 9}}
-    client.put_bucket_lifecycle_configuration(Bucket="prepared", LifecycleConfiguration={"Rules": [*rules, other]})
+    other = {
+        "ID": "logs",
+        "Status": "Enabled",
+        "Filter": {"Prefix": "logs/"},
+        "Expiration": {"Days": 9},
+    }
+    client.put_bucket_lifecycle_configuration(
+        Bucket="prepared", LifecycleConfiguration={"Rules": [*rules, other]}
+    )
     prepare("prepared", monkeypatch)
     first = ["created s3://prepared", "s3://prepared: 3 rules set, 0 kept"]
     assert capsys.readouterr().out.splitlines() == [*first, "s3://prepared: 3 rules set, 1 kept"]

@@ -23,14 +23,21 @@ def test_the_service_of_mlflow_has_the_address_of_the_steps(render: Render) -> N
     host = f"mlflow.{service['metadata']['namespace']}.svc.cluster.local:{service['spec']['ports'][0]['port']}"
     assert resources.load().environment["MLFLOW_TRACKING_URI"] == f"http://{host}"
     (server,) = find(documents, "Deployment", "mlflow")["spec"]["template"]["spec"]["containers"]
-    (allowed,) = (entry["value"] for entry in server["env"] if entry["name"] == "MLFLOW_SERVER_ALLOWED_HOSTS")
+    (allowed,) = (
+        entry["value"] for entry in server["env"] if entry["name"] == "MLFLOW_SERVER_ALLOWED_HOSTS"
+    )
     assert host in allowed.split(",")
 
 
 def test_repeats_of_a_driver_outlast_a_minute_without_storage() -> None:
-    defaults = yaml.safe_load(yaml.safe_load((ROOT / "deploy/retries.yaml").read_text())["data"]["workflowDefaults"])
+    defaults = yaml.safe_load(
+        yaml.safe_load((ROOT / "deploy/retries.yaml").read_text())["data"]["workflowDefaults"]
+    )
     strategy = defaults["spec"]["templateDefaults"]["retryStrategy"]
-    seconds, factor = int(strategy["backoff"]["duration"].removesuffix("s")), strategy["backoff"]["factor"]
+    seconds, factor = (
+        int(strategy["backoff"]["duration"].removesuffix("s")),
+        strategy["backoff"]["factor"],
+    )
     assert sum(seconds * factor**repeat for repeat in range(int(strategy["limit"]))) > 60
 
 
@@ -39,9 +46,15 @@ def test_no_driver_writes_a_second_record_of_its_task() -> None:
     answers = json.loads((ROOT / "tests/cluster/recorded/api_server_restarted.json").read_text())
     nodes = answers["workflow"]["status"]["nodes"].values()
     (unheard,) = (node["message"] for node in nodes if node["phase"] == "Error")
-    defaults = yaml.safe_load(yaml.safe_load((ROOT / "deploy/retries.yaml").read_text())["data"]["workflowDefaults"])
+    defaults = yaml.safe_load(
+        yaml.safe_load((ROOT / "deploy/retries.yaml").read_text())["data"]["workflowDefaults"]
+    )
     expression = defaults["spec"]["templateDefaults"]["retryStrategy"]["expression"]
-    assert [text for text in re.findall(r"!\(lastRetry.message contains '(.+?)'\)", expression) if text in unheard]
+    assert [
+        text
+        for text in re.findall(r"!\(lastRetry.message contains '(.+?)'\)", expression)
+        if text in unheard
+    ]
 
 
 @pytest.mark.parametrize("step", ["canary", "notify"])
@@ -54,7 +67,11 @@ def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> No
     cluster = resources.load()
     bucket, _, folder = cluster.trainer.folder.removeprefix("s3://").partition("/")
     assert bucket == "bifocal"
-    prefixes = {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules if "Expiration" in rule}
+    prefixes = {
+        rule["Filter"]["Prefix"]: rule["Expiration"]["Days"]
+        for rule in rules
+        if "Expiration" in rule
+    }
     assert cluster.checkpoints is not None
     checkpoints = cluster.checkpoints.removeprefix(f"s3://{bucket}/")
     assert {f"{folder}/", f"{checkpoints}/"} == set(prefixes)
@@ -70,14 +87,20 @@ def test_the_cluster_of_kind_runs_the_small_pipeline_without_gpus() -> None:
     values = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
     with quick_callers():
         pipeline, _ = documents(kubeflow.compile_pipeline(values, cluster, "0" * 40))
-    executors = {name: entry["container"] for name, entry in pipeline["deploymentSpec"]["executors"].items()}
+    executors = {
+        name: entry["container"] for name, entry in pipeline["deploymentSpec"]["executors"].items()
+    }
     assert {entry["image"] for entry in executors.values()} == {image}
-    assert not [name for name, entry in executors.items() if "accelerator" in entry.get("resources", {})]
+    assert not [
+        name for name, entry in executors.items() if "accelerator" in entry.get("resources", {})
+    ]
 
 
 def test_the_options_of_the_end_to_end_test_exist() -> None:
     script = (ROOT / "deploy" / "kind" / "e2e.sh").read_text()
     options = {option for parameter in run.params for option in parameter.opts}
-    (given,) = re.findall(r'^export BIFOCAL_CLUSTER_OPTIONS="(.*?)"', script, flags=re.MULTILINE | re.DOTALL)
+    (given,) = re.findall(
+        r'^export BIFOCAL_CLUSTER_OPTIONS="(.*?)"', script, flags=re.MULTILINE | re.DOTALL
+    )
     used = set(re.findall(r"--[a-z-]+", given))
     assert {"--images", "--resources", "--skip-check"} <= used <= options

@@ -40,17 +40,28 @@ def exposed() -> str:
     metrics = Metrics()
     metrics.requests.labels("/api/v1/search", "200").observe(0.01)
     metrics.registry.register(ComparisonCollector(Running()))  # type: ignore[arg-type]
-    week = Week(datetime.now(UTC).date(), 7, {"queries": 1}, [DriftTest(name, 0.1, 0.2, 0.5) for name in TESTS])
+    week = Week(
+        datetime.now(UTC).date(),
+        7,
+        {"queries": 1},
+        [DriftTest(name, 0.1, 0.2, 0.5) for name in TESTS],
+    )
     return generate_latest(metrics.registry).decode() + week.exposition(datetime.now(UTC))
 
 
 def test_all_metrics_of_rules_and_dashboard_exist(exposed: str) -> None:
-    names = set(NAME.findall(exposed)) | {"bifocal_model_info"}  # a service without a model has none
+    names = set(NAME.findall(exposed)) | {
+        "bifocal_model_info"
+    }  # a service without a model has none
     rules = [
-        rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+        rule
+        for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
+        for rule in group["rules"]
     ]
     panels = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
-    queries = [rule["expr"] for rule in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
+    queries = [rule["expr"] for rule in rules] + [
+        target["expr"] for panel in panels for target in panel["targets"]
+    ]
     assert len(rules) >= 9
     assert len(panels) >= 9
     for query in queries:
@@ -58,10 +69,15 @@ def test_all_metrics_of_rules_and_dashboard_exist(exposed: str) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: Debian's package prometheus")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed: Debian's package prometheus",
+)
 def test_promtool_accepts_the_rules_and_their_tests() -> None:
     for command in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
-        done = subprocess.run(["promtool", *command], cwd=FOLDER, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(
+            ["promtool", *command], cwd=FOLDER, capture_output=True, text=True, timeout=SECONDS
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -76,7 +92,10 @@ class Service(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.received.extend(f"{alert['labels']['alertname']} {alert['labels']['test']}" for alert in content["alerts"])
+        self.received.extend(
+            f"{alert['labels']['alertname']} {alert['labels']['test']}"
+            for alert in content["alerts"]
+        )
         self._answer("")
 
     def _answer(self, text: str) -> None:
@@ -115,14 +134,18 @@ def test_a_real_prometheus_scrapes_and_alertmanager_notifies(exposed: str, tmp_p
     }
     receivers = [{"name": "hook", "webhook_configs": [{"url": f"http://{target}/hook"}]}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump({"route": route, "receivers": receivers}))
+    (tmp_path / "alertmanager.yml").write_text(
+        yaml.safe_dump({"route": route, "receivers": receivers})
+    )
     commands = (
         ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
          f"--web.listen-address=127.0.0.1:{free_port()}"],
         ["prometheus-alertmanager", "--config.file=alertmanager.yml", "--storage.path=alerts",
          "--cluster.listen-address=", f"--web.listen-address={alertmanager}"],
     )  # fmt: skip
-    processes = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) for command in commands]
+    processes = [
+        subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) for command in commands
+    ]
     try:
         deadline = time.monotonic() + SECONDS
         while "BifocalDrift images" not in Service.received:

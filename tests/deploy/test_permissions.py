@@ -13,7 +13,10 @@ from kubernetes.client import Configuration
 RUNTIME = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
     "kind": "ClusterTrainingRuntime",
-    "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
+    "metadata": {
+        "name": "torch-distributed",
+        "labels": {"trainer.kubeflow.org/framework": "torch"},
+    },
     "spec": {
         "mlPolicy": {"numNodes": 1, "torch": {}},
         "template": {
@@ -22,8 +25,14 @@ RUNTIME = {
                     {
                         "name": "node",
                         "template": {
-                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "torch"}]}}},
+                            "metadata": {
+                                "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+                            },
+                            "spec": {
+                                "template": {
+                                    "spec": {"containers": [{"name": "node", "image": "torch"}]}
+                                }
+                            },
                         },
                     }
                 ]
@@ -34,7 +43,10 @@ RUNTIME = {
 POD = {
     "metadata": {
         "name": "node-0",
-        "labels": {"jobset.sigs.k8s.io/replicatedjob-name": "node", "batch.kubernetes.io/job-completion-index": "0"},
+        "labels": {
+            "jobset.sigs.k8s.io/replicatedjob-name": "node",
+            "batch.kubernetes.io/job-completion-index": "0",
+        },
     },
     "spec": {"containers": [{"name": "node", "image": "torch"}]},
     "status": {"phase": "Running"},
@@ -55,11 +67,15 @@ def recorded() -> Iterator[tuple[set[tuple[str, str, str]], TrainerClient]]:
             group, rest = ("", path[2:]) if path[0] == "api" else (path[1], path[3:])
             rest = rest[2:] if rest[0] == "namespaces" else rest
             resource = "/".join([rest[0], *rest[2:]])
-            requests.add((VERBS.get(self.command, "get" if len(rest) > 1 else "list"), group, resource))
+            requests.add(
+                (VERBS.get(self.command, "get" if len(rest) > 1 else "list"), group, resource)
+            )
             answer: Any = {"items": []}
             if resource == "trainjobs":
                 job.update(json.loads(body) if self.command == "POST" else {})
-                job.setdefault("metadata", {}).update(namespace="kubeflow", creationTimestamp="2026-01-01T00:00:00Z")
+                job.setdefault("metadata", {}).update(
+                    namespace="kubeflow", creationTimestamp="2026-01-01T00:00:00Z"
+                )
                 answer = job
             elif resource == "clustertrainingruntimes":
                 answer = RUNTIME
@@ -81,12 +97,19 @@ def recorded() -> Iterator[tuple[set[tuple[str, str, str]], TrainerClient]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Kubernetes)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     configuration = Configuration(host=f"http://127.0.0.1:{server.server_address[1]}")
-    yield requests, TrainerClient(KubernetesBackendConfig(namespace="kubeflow", client_configuration=configuration))
+    yield (
+        requests,
+        TrainerClient(
+            KubernetesBackendConfig(namespace="kubeflow", client_configuration=configuration)
+        ),
+    )
     server.shutdown()
     server.server_close()
 
 
-@pytest.mark.parametrize(("overlay", "account"), [("standalone", "bifocal"), ("multi-user", "default-editor")])
+@pytest.mark.parametrize(
+    ("overlay", "account"), [("standalone", "bifocal"), ("multi-user", "default-editor")]
+)
 def test_the_account_of_the_steps_may_send_every_request_of_the_trainer_client(
     overlay: str,
     account: str,
@@ -94,7 +117,9 @@ def test_the_account_of_the_steps_may_send_every_request_of_the_trainer_client(
     recorded: tuple[set[tuple[str, str, str]], TrainerClient],
 ) -> None:
     requests, client = recorded
-    name = client.train(runtime="torch-distributed", trainer=CustomTrainerContainer(image="bifocal", num_nodes=2))
+    name = client.train(
+        runtime="torch-distributed", trainer=CustomTrainerContainer(image="bifocal", num_nodes=2)
+    )
     client.get_job(name)
     [*client.get_job_logs(name)]
     client.delete_job(name)
@@ -105,7 +130,8 @@ def test_the_account_of_the_steps_may_send_every_request_of_the_trainer_client(
     bound = {
         entry["roleRef"]["name"]
         for entry in documents
-        if entry["kind"].endswith("RoleBinding") and account in {subject["name"] for subject in entry["subjects"]}
+        if entry["kind"].endswith("RoleBinding")
+        and account in {subject["name"] for subject in entry["subjects"]}
     }
     allowed = {
         (verb, group, resource)

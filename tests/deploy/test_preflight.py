@@ -25,11 +25,16 @@ def test_preflight_passes_on_a_complete_namespace(tmp_path: Path) -> None:
 
 
 def test_preflight_names_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
-    done = preflight(tmp_path, 'case "$*" in *trainjobs*|*bifocal-notice*) exit 1;; esac; echo true')
+    done = preflight(
+        tmp_path, 'case "$*" in *trainjobs*|*bifocal-notice*) exit 1;; esac; echo true'
+    )
     assert done.returncode == 1
     failed = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
     assert len(failed) == 5  # four verbs and a secret
-    assert failed[-1] == "FAILED  secret bifocal-notice: write secrets/bifocal-notice.env of your overlay"
+    assert (
+        failed[-1]
+        == "FAILED  secret bifocal-notice: write secrets/bifocal-notice.env of your overlay"
+    )
 
 
 def test_preflight_without_trainer_does_not_blame_the_permissions(tmp_path: Path) -> None:
@@ -43,7 +48,10 @@ def test_preflight_without_trainer_does_not_blame_the_permissions(tmp_path: Path
 
 def test_preflight_finds_the_policy_that_repeats_no_failed_container(tmp_path: Path) -> None:
     """Kubeflow Pipelines 2.17 installs it: ``tests/cluster/recorded/train_failing.json`` has one attempt of two."""
-    done = preflight(tmp_path, 'case "$*" in *workflow-controller*) echo "retryPolicy: OnError";; *) echo true;; esac')
+    done = preflight(
+        tmp_path,
+        'case "$*" in *workflow-controller*) echo "retryPolicy: OnError";; *) echo true;; esac',
+    )
     (failed,) = (line for line in done.stdout.splitlines() if not line.startswith("ok "))
     assert failed.startswith(
         "FAILED  retries of failed steps: Kubeflow's default policy is OnError: apply deploy/retries.yaml"

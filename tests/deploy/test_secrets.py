@@ -27,7 +27,9 @@ def test_secrets_have_the_keys_that_the_steps_read(overlay: str, render: Render)
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_secret_of_a_container_is_in_the_overlay(overlay: str, render: Render) -> None:
     documents = render(f"overlays/{overlay}")
-    secrets = {entry["metadata"]["name"]: entry["data"] for entry in documents if entry["kind"] == "Secret"}
+    secrets = {
+        entry["metadata"]["name"]: entry["data"] for entry in documents if entry["kind"] == "Secret"
+    }
     for container in containers(documents):
         for variable in container.get("env", []):
             if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
@@ -41,7 +43,9 @@ def test_examples_of_secrets_have_no_values_and_the_secrets_are_ignored() -> Non
         lines = [line for line in example.read_text().splitlines() if not line.startswith("#")]
         assert all(line.endswith("=") for line in lines), example
         path = example.with_suffix("").relative_to(ROOT)
-        ignored = subprocess.run(["git", "check-ignore", "--quiet", str(path)], cwd=ROOT, check=False)
+        ignored = subprocess.run(
+            ["git", "check-ignore", "--quiet", str(path)], cwd=ROOT, check=False
+        )
         assert ignored.returncode == 0, path
 
 
@@ -51,10 +55,16 @@ def test_no_password_is_in_an_address_or_a_command(render: Render) -> None:
 
 
 @pytest.mark.parametrize("overlay", ["search", "kserve"])
-def test_the_secret_of_a_replica_may_have_the_key_that_deletes(overlay: str, render: Render) -> None:
+def test_the_secret_of_a_replica_may_have_the_key_that_deletes(
+    overlay: str, render: Render
+) -> None:
     documents = render(f"overlays/{overlay}")
     variables = [entry for container in containers(documents) for entry in container.get("env", [])]
-    (reference,) = (entry["valueFrom"]["secretKeyRef"] for entry in variables if entry["name"] == "BIFOCAL_ADMIN_KEY")
+    (reference,) = (
+        entry["valueFrom"]["secretKeyRef"]
+        for entry in variables
+        if entry["name"] == "BIFOCAL_ADMIN_KEY"
+    )
     assert reference == {"name": "search", "key": "admin_key", "optional": True}
     # The service refuses an empty key, so the example has no line for it.
     assert "admin_key" not in find(documents, "Secret", "search")["data"]
@@ -82,15 +92,29 @@ def test_one_command_writes_the_secrets_and_names_what_is_left(overlays: Path) -
     files = sorted(overlays.glob("*/secrets/*.env"))
     assert len(files) == 9
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
-    auth, database = values_of(overlays, "mlflow", "mlflow-auth"), values_of(overlays, "mlflow", "mlflow-database")
-    pipeline, search = values_of(overlays, "standalone", "bifocal-mlflow"), values_of(overlays, "search", "search")
-    made = [*auth.values(), *database.values(), pipeline["password"], search["mlflow_password"], search["api_keys"]]
+    auth, database = (
+        values_of(overlays, "mlflow", "mlflow-auth"),
+        values_of(overlays, "mlflow", "mlflow-database"),
+    )
+    pipeline, search = (
+        values_of(overlays, "standalone", "bifocal-mlflow"),
+        values_of(overlays, "search", "search"),
+    )
+    made = [
+        *auth.values(),
+        *database.values(),
+        pipeline["password"],
+        search["mlflow_password"],
+        search["api_keys"],
+    ]
     assert all(len(value) >= 40 for value in made)
     assert len(set(made)) == len(made)
     assert not any(value in output for value in made)
     assert (pipeline["username"], search["mlflow_username"]) == ("pipeline", "search")
     assert values_of(overlays, "standalone", "bifocal-service")["api_keys"] == search["api_keys"]
-    assert "standalone/secrets/bifocal-s3.env; fill in access_key secret_key endpoint region" in output
+    assert (
+        "standalone/secrets/bifocal-s3.env; fill in access_key secret_key endpoint region" in output
+    )
     before = [file.read_text() for file in files]
     assert run_script(overlays, "secrets.sh", "mlflow", "standalone", "search").count("kept") == 9
     assert [file.read_text() for file in files] == before
@@ -107,7 +131,9 @@ def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
             requests.append((self.path, self.headers["Authorization"], body))
             self.send_response(400 if exists else 200)
             self.end_headers()
-            self.wfile.write(b'{"error_code": "RESOURCE_ALREADY_EXISTS"}' if exists else b'{"user": {}}')
+            self.wfile.write(
+                b'{"error_code": "RESOURCE_ALREADY_EXISTS"}' if exists else b'{"user": {}}'
+            )
 
         def log_message(self, *_: object) -> None:
             pass
@@ -115,22 +141,41 @@ def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
     run_script(overlays, "secrets.sh", "mlflow", "standalone", "search")
     with HTTPServer(("127.0.0.1", 0), Recorder) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        command = ("accounts.sh", f"http://127.0.0.1:{server.server_port}", "mlflow", "standalone", "search")
+        command = (
+            "accounts.sh",
+            f"http://127.0.0.1:{server.server_port}",
+            "mlflow",
+            "standalone",
+            "search",
+        )
         outputs = [run_script(overlays, *command).split() for _ in range(2)]
         server.shutdown()
-    assert outputs == [["created", "pipeline", "created", "search"], ["kept", "pipeline", "kept", "search"]]
+    assert outputs == [
+        ["created", "pipeline", "created", "search"],
+        ["kept", "pipeline", "kept", "search"],
+    ]
     admin = values_of(overlays, "mlflow", "mlflow-auth")["admin_password"]
     account = base64.b64encode(f"admin:{admin}".encode()).decode()
-    assert {(path, header) for path, header, _ in requests} == {("/api/2.0/mlflow/users/create", f"Basic {account}")}
+    assert {(path, header) for path, header, _ in requests} == {
+        ("/api/2.0/mlflow/users/create", f"Basic {account}")
+    }
     passwords = {body["username"]: body["password"] for *_, body in requests}
     assert passwords["pipeline"] == values_of(overlays, "standalone", "bifocal-mlflow")["password"]
     assert passwords["search"] == values_of(overlays, "search", "search")["mlflow_password"]
 
 
-def test_keys_of_other_overlays_are_not_taken_and_missing_secrets_are_one_sentence(overlays: Path) -> None:
+def test_keys_of_other_overlays_are_not_taken_and_missing_secrets_are_one_sentence(
+    overlays: Path,
+) -> None:
     (overlays / "kind" / "secrets").mkdir(exist_ok=True)
     (overlays / "kind" / "secrets" / "search.env").write_text("api_keys=known\n")
-    command = [str(overlays.parent / "accounts.sh"), "http://127.0.0.1:1", "mlflow", "standalone", "search"]
+    command = [
+        str(overlays.parent / "accounts.sh"),
+        "http://127.0.0.1:1",
+        "mlflow",
+        "standalone",
+        "search",
+    ]
     run_script(overlays, "secrets.sh", "mlflow", "search")
     assert "known" not in values_of(overlays, "search", "search")["api_keys"]
     result = subprocess.run(command, check=False, capture_output=True, text=True)

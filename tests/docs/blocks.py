@@ -41,8 +41,12 @@ class Block(NamedTuple):
 def pages() -> list[str]:
     """Return the Markdown files of the repository without the records, which name deleted commands."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return sorted(name for name in names if (ROOT / name).is_file() and not name.startswith("docs/records/"))
+    names = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return sorted(
+        name for name in names if (ROOT / name).is_file() and not name.startswith("docs/records/")
+    )
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -60,7 +64,9 @@ def blocks(page: str) -> Iterator[Block]:
         elif line.startswith("    ") and (not first or not lines[first - 1].strip()):
             while number + 1 < len(lines) and lines[number + 1].startswith("    "):
                 number += 1
-            yield Block(page, first + 1, "", "\n".join(row[4:] for row in lines[first : number + 1]) + "\n")
+            yield Block(
+                page, first + 1, "", "\n".join(row[4:] for row in lines[first : number + 1]) + "\n"
+            )
         number += 1
 
 
@@ -71,5 +77,9 @@ def commands(block: Block) -> Iterator[str]:
     text = re.sub(r"'[^']*'", lambda quoted: quoted[0].replace("\n", " "), block.text)
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         command = re.split(r"\s+#", line)[0].strip()
-        if command and not line.startswith((" ", "#")) and (block.language == "bash" or PROGRAMS.match(command)):
+        if (
+            command
+            and not line.startswith((" ", "#"))
+            and (block.language == "bash" or PROGRAMS.match(command))
+        ):
             yield command

@@ -31,9 +31,15 @@ class _Page(HTMLParser):
 
 def problems(site: Path) -> list[str]:
     """Return one line for each broken link, and for each address of another host that a page loads."""
-    pages = {file: _Page(file.read_text()) for file in sorted(site.rglob("*.html")) if file.name != "404.html"}
+    pages = {
+        file: _Page(file.read_text())
+        for file in sorted(site.rglob("*.html"))
+        if file.name != "404.html"
+    }
     return [
-        f"{file.relative_to(site)}: {problem}" for file, page in pages.items() for problem in _of(file, page, pages)
+        f"{file.relative_to(site)}: {problem}"
+        for file, page in pages.items()
+        for problem in _of(file, page, pages)
     ]
 
 
@@ -49,5 +55,9 @@ def _of(file: Path, page: _Page, pages: Mapping[Path, _Page]) -> Iterator[str]:
         target = target / "index.html" if target.is_dir() else target
         if not target.is_file():
             yield f"{address} does not exist"
-        elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+        elif (
+            parts.fragment
+            and target in pages
+            and unquote(parts.fragment) not in pages[target].anchors
+        ):
             yield f"{address}: no such anchor"

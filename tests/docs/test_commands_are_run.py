@@ -21,11 +21,15 @@ COMMANDS = {
 
 def entry(command: str) -> int | None:
     """Return the number of the entry of a command."""
-    return next((n for n, entry in enumerate(ENTRIES) if re.fullmatch(entry["command"], command)), None)
+    return next(
+        (n for n, entry in enumerate(ENTRIES) if re.fullmatch(entry["command"], command)), None
+    )
 
 
 def test_each_command_is_listed() -> None:
-    unlisted = [f"{place}: {command}" for command, place in COMMANDS.items() if entry(command) is None]
+    unlisted = [
+        f"{place}: {command}" for command, place in COMMANDS.items() if entry(command) is None
+    ]
     assert not unlisted, "say in tests/docs/commands.yaml who runs them, or mark their block"
 
 
@@ -48,10 +52,13 @@ def test_what_runs_a_command_exists(entry: dict[str, object]) -> None:
 def test_marks_name_worlds_and_stand_before_a_block() -> None:
     marked = [block for page in pages() for block in blocks(page) if block.mark]
     assert all(
-        block.name in WORLDS and block.language in ("bash", "python") for block in marked if block.mark == "test"
+        block.name in WORLDS and block.language in ("bash", "python")
+        for block in marked
+        if block.mark == "test"
     )
     written = sum(
-        len(re.findall(r"^<!-- (?:test|file): ", (ROOT / page).read_text(), re.MULTILINE)) for page in pages()
+        len(re.findall(r"^<!-- (?:test|file): ", (ROOT / page).read_text(), re.MULTILINE))
+        for page in pages()
     )
     assert len(marked) == written
 
@@ -63,5 +70,10 @@ def test_commands_of_fenced_and_indented_blocks_are_found(tmp_path: Path) -> Non
         "<!-- test: photos -->\n```bash\nz\n```\n\n1. item\n\n    ```bash\n    in an item\n    ```\n"
     )
     found = list(blocks(str(page)))
-    assert [list(commands(block)) for block in found] == [["make a"], ["x --y"], ["z"], ["in an item"]]
+    assert [list(commands(block)) for block in found] == [
+        ["make a"],
+        ["x --y"],
+        ["z"],
+        ["in an item"],
+    ]
     assert found[2] == Block(str(page), 13, "bash", "z\n", "test", "photos")

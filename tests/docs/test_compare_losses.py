@@ -29,9 +29,20 @@ def test_a_researcher_gets_a_verdict(tmp_path: Path) -> None:
     (typed,) = (line for block in found if block.language == "bash" for line in commands(block))
     assert typed.startswith("python -m pipelines compare ")
     typed = typed.replace("--seeds 3", "--seeds 2")
-    first = tmp_path / "runs" / "mine" / "infonce" / "seed-1" / "artifacts" / "embedding" / "manifest.json"
+    first = (
+        tmp_path
+        / "runs"
+        / "mine"
+        / "infonce"
+        / "seed-1"
+        / "artifacts"
+        / "embedding"
+        / "manifest.json"
+    )
     variables = environment(os.environ, tmp_path)
-    with subprocess.Popen(typed.split(), cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL) as killed:
+    with subprocess.Popen(
+        typed.split(), cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL
+    ) as killed:
         while not first.is_file() and killed.poll() is None:
             time.sleep(0.1)
         killed.send_signal(signal.SIGKILL)
@@ -39,9 +50,16 @@ def test_a_researcher_gets_a_verdict(tmp_path: Path) -> None:
     run("bash", f"{typed} > result.txt\n", tmp_path)
     assert first.stat().st_mtime_ns == trained
     *_, verdict, page = (tmp_path / "result.txt").read_text().splitlines()
-    assert verdict.startswith(("loss finds", "no difference between loss and infonce can be seen with 2 seeds"))
+    assert verdict.startswith(
+        ("loss finds", "no difference between loss and infonce can be seen with 2 seeds")
+    )
     assert "<circle" in (tmp_path / page).read_text()
     shared = tmp_path / "runs" / "mine" / "loss" / "seed-2" / "artifacts" / "features"
     assert shared.resolve() == first.parents[1] / "features"
-    seed = yaml.safe_load((tmp_path / "runs" / "mine" / "loss" / "seed-2" / "params.yaml").read_text())
-    assert seed["train_embedding"]["phases"][0]["loss"] == {"name": "my_losses:MyLoss", "scale": 10.0}
+    seed = yaml.safe_load(
+        (tmp_path / "runs" / "mine" / "loss" / "seed-2" / "params.yaml").read_text()
+    )
+    assert seed["train_embedding"]["phases"][0]["loss"] == {
+        "name": "my_losses:MyLoss",
+        "scale": 10.0,
+    }

@@ -28,7 +28,9 @@ FILES = sorted(
     ).stdout.splitlines()
     if not name.startswith("docs/records/")  # these name deleted commands and files
 )  # fmt: skip
-COMMAND = re.compile(r"(?:\b(?:python -m (?:components|pipelines|benchmarks)|make)|(?:^|/|(?<=    ))bifocal) [^`\n]*")
+COMMAND = re.compile(
+    r"(?:\b(?:python -m (?:components|pipelines|benchmarks)|make)|(?:^|/|(?<=    ))bifocal) [^`\n]*"
+)
 TARGETS = re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
 
@@ -56,10 +58,16 @@ def check_options(group: click.Command, words: list[str]) -> None:
     with click.Context(group) as context:
         command = group.get_command(context, verbs[0])
     assert command is not None, f"no command {verbs[0]}"
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     for word in words:
         if word.startswith("--"):
-            assert word.partition("=")[0].rstrip(",.") in known | {"--help"}, f"{verbs[0]} has no option {word}"
+            assert word.partition("=")[0].rstrip(",.") in known | {"--help"}, (
+                f"{verbs[0]} has no option {word}"
+            )
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
@@ -75,10 +83,14 @@ def test_commands_of_a_document_exist(file: Path) -> None:
             package, arguments = words[2], words[3:]
             if package == "benchmarks":
                 assert arguments[0] in ("list", "run", "render", "NAME")
-                assert arguments[0] != "run" or arguments[1] in {*benchmarks(), "NAME"}, f"no benchmark {arguments[1]}"
+                assert arguments[0] != "run" or arguments[1] in {*benchmarks(), "NAME"}, (
+                    f"no benchmark {arguments[1]}"
+                )
             else:
                 check_options(components if package == "components" else pipelines, arguments)
-            settings = [word for flag, word in pairwise(arguments) if flag == "--set" and "=" in word]
+            settings = [
+                word for flag, word in pairwise(arguments) if flag == "--set" and "=" in word
+            ]
             recipes = [word for flag, word in pairwise(arguments) if flag == "--recipe"]
             overlays = [ROOT / recipe for recipe in recipes if (ROOT / recipe).is_file()]
             values = parameters.load(ROOT / "params.yaml", overlays, settings)
@@ -101,12 +113,16 @@ def test_links_of_a_document_exist(file: Path) -> None:
 def anchors(file: Path) -> set[str]:
     """Return the anchors of the headings of a Markdown file, as git servers and MkDocs name them."""
     headings = re.findall(r"^#+ (.+)$", file.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def python_blocks() -> Iterator[tuple[str, str]]:
     for file in FILES:
-        for number, block in enumerate(re.findall(r"```python\n(.*?)```", file.read_text(), flags=re.DOTALL)):
+        for number, block in enumerate(
+            re.findall(r"```python\n(.*?)```", file.read_text(), flags=re.DOTALL)
+        ):
             # Examples on the artifacts, the run or the registered model of a training cannot run here.
             if not any(word in block for word in ("artifacts", "runs/", "models:/")):
                 yield f"{name_of(file)}:{number}", block
@@ -116,12 +132,18 @@ def python_blocks() -> Iterator[tuple[str, str]]:
 def test_python_examples_run(block: str) -> None:
     namespace: dict[str, object] = {"__name__": "example"}
     exec(compile(block, "example", "exec"), namespace)
-    for part in [value for value in namespace.values() if isinstance(value, type) and value.__module__ == "example"]:
+    for part in [
+        value
+        for value in namespace.values()
+        if isinstance(value, type) and value.__module__ == "example"
+    ]:
         for test in doctest.DocTestFinder().find(part, globs=namespace):
             assert doctest.DocTestRunner().run(test).failed == 0, test.name
 
 
-@pytest.mark.parametrize("command", [*pipelines.commands.values(), *components.commands.values()], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "command", [*pipelines.commands.values(), *components.commands.values()], ids=lambda c: c.name
+)
 def test_help_of_each_command_is_printed(command: click.Command) -> None:
     result = CliRunner().invoke(command, ["--help"])
     assert result.exit_code == 0

@@ -8,9 +8,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_mlflow_server_gets_its_store_from_the_environment() -> None:
-    environment = {**os.environ, "MLFLOW_BACKEND_STORE_URI": "postgresql://bifocal:S3cret@db/mlflow"}
+    environment = {
+        **os.environ,
+        "MLFLOW_BACKEND_STORE_URI": "postgresql://bifocal:S3cret@db/mlflow",
+    }
     command = ["make", "--dry-run", "mlflow"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert "mlflow server" in done.stdout
     assert "S3cret" not in done.stdout
 
@@ -20,6 +25,8 @@ def test_python_caches_bytecode_whatever_the_environment_says() -> None:
     probe = "probe:\n\t@env"
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     command = ["make", f"--eval={probe}", "probe"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert "PATH=" in done.stdout
     assert "PYTHONDONTWRITEBYTECODE" not in done.stdout

@@ -20,9 +20,20 @@ PAGE = '<h2 id="here"></h2><a href="other.html#there"></a><a href="#here"></a>'
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -41,10 +52,14 @@ def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_code_block_and_no_table_scrolls_on_a_screen_of_1280_pixels(site: Path, browser: Browser) -> None:
+def test_no_code_block_and_no_table_scrolls_on_a_screen_of_1280_pixels(
+    site: Path, browser: Browser
+) -> None:
     parts = "article :is(pre, pre code, .md-typeset__scrollwrap)"
     wide = f"[...document.querySelectorAll('{parts}')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
-    with open_tab(browser, (site / "index.html").as_uri(), viewport={"width": 1280, "height": 900}) as (tab, _):
+    with open_tab(
+        browser, (site / "index.html").as_uri(), viewport={"width": 1280, "height": 900}
+    ) as (tab, _):
         for page in sorted(site.rglob("*.html")):
             if page.relative_to(site).parts[0] not in ("api", "source"):
                 tab.goto(page.as_uri())
@@ -64,7 +79,10 @@ def test_pages_are_accessible(site: Path, browser: Browser) -> None:
         ('<p id="there"></p>', []),
         ("<p></p>", ["page.html: other.html#there: no such anchor"]),
         (None, ["page.html: other.html#there does not exist"]),
-        ('<p id="there"></p><script src="https://host/x.js"></script>', ["other.html: loads https://host/x.js"]),
+        (
+            '<p id="there"></p><script src="https://host/x.js"></script>',
+            ["other.html: loads https://host/x.js"],
+        ),
     ],
 )
 def test_broken_links_are_found(tmp_path: Path, other: str | None, expected: list[str]) -> None:

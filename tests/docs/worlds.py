@@ -33,16 +33,24 @@ def write_photos(folder: Path) -> None:
     (folder / "bin" / "bifocal").chmod(0o755)
     corpus = Scenes(train=IMAGES, val=0, test=0, size=96).read(folder / "drawn")
     (folder / "photos").mkdir()
-    names = {image.image_id: f"{number:04}.jpg" for number, image in enumerate(corpus.images, start=1)}
+    names = {
+        image.image_id: f"{number:04}.jpg" for number, image in enumerate(corpus.images, start=1)
+    }
     for image in corpus.images:
         assert image.path is not None
         (corpus.image_root / image.path).rename(folder / "photos" / names[image.image_id])
     rows = [(names[caption.image_id], caption.text) for caption in corpus.captions]
-    pd.DataFrame(rows, columns=["image", "caption"]).to_csv(folder / "photos" / "captions.csv", index=False)
+    pd.DataFrame(rows, columns=["image", "caption"]).to_csv(
+        folder / "photos" / "captions.csv", index=False
+    )
     torch.manual_seed(0)
     save_file(timm.create_model(BACKBONE).state_dict(), folder / f"{BACKBONE}.safetensors")
-    encoder = write_tiny_transformer(["a dog runs through the snow"], folder=folder / "weights" / "sentences")
-    (encoder / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+    encoder = write_tiny_transformer(
+        ["a dog runs through the snow"], folder=folder / "weights" / "sentences"
+    )
+    (encoder / "modules.json").write_text(
+        '[{"type": "sentence_transformers.models.Transformer", "path": ""}]'
+    )
     shutil.copy(folder / f"{BACKBONE}.safetensors", folder / "weights")
 
 
@@ -64,10 +72,18 @@ WORLDS = {"photos": write_photos, "run": write_run, "clone": write_clone}
 
 def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return ``variables`` with the command and the library of ``folder``, else of this checkout, and no settings."""
-    kept = {name: value for name, value in variables.items() if not name.startswith(("BIFOCAL_", "MLFLOW_"))}
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if not name.startswith(("BIFOCAL_", "MLFLOW_"))
+    }
     path = os.pathsep.join([str(folder / "bin"), str(ROOT / ".venv" / "bin"), variables["PATH"]])
     source = folder if (folder / "pipelines").is_dir() else ROOT
-    return kept | {"PATH": path, "PYTHONPATH": str(source), "HF_HUB_OFFLINE": "1"}  # a hub changes the default encoder
+    return kept | {
+        "PATH": path,
+        "PYTHONPATH": str(source),
+        "HF_HUB_OFFLINE": "1",
+    }  # a hub changes the default encoder
 
 
 def run(language: str, text: str, folder: Path) -> None:
@@ -76,7 +92,11 @@ def run(language: str, text: str, folder: Path) -> None:
     Raises:
         AssertionError: it fails; the message has its output.
     """
-    command = ["bash", "-euo", "pipefail", "-c", text] if language == "bash" else ["python", "-c", text]
+    command = (
+        ["bash", "-euo", "pipefail", "-c", text] if language == "bash" else ["python", "-c", text]
+    )
     variables = environment(os.environ, folder)
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

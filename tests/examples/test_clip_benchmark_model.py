@@ -20,7 +20,10 @@ SENTENCES = ["a red star", "ein Stern, blau und größer", "two rings"]
 def scenes(demo: TrainedModel) -> list[tuple[Image.Image, list[str]]]:
     """Twelve images of the demo with their captions."""
     collection = demo.collection
-    return [(Image.open(str(collection.image(row))).convert("RGB"), collection.captions(row)) for row in range(12)]
+    return [
+        (Image.open(str(collection.image(row))).convert("RGB"), collection.captions(row))
+        for row in range(12)
+    ]
 
 
 def test_images_and_sentences_have_the_vectors_of_the_run(

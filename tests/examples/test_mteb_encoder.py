@@ -33,7 +33,9 @@ def captions(demo: TrainedModel) -> list[str]:
 def scores_of(encoder: Any, task: Any) -> dict[str, float]:
     import mteb
 
-    result = mteb.evaluate(encoder, [task], cache=None, overwrite_strategy="always", raise_error=True)
+    result = mteb.evaluate(
+        encoder, [task], cache=None, overwrite_strategy="always", raise_error=True
+    )
     scores: dict[str, float] = result.task_results[0].scores["test"][0]
     return scores
 
@@ -68,21 +70,30 @@ def test_images_are_found_by_sentences(
     class Task(MockAny2AnyRetrievalT2ITask):  # type: ignore[misc]
         def load_data(self, **_: Any) -> None:
             data = RetrievalSplitData(
-                queries=Dataset.from_dict({"id": [f"q{row}" for row in range(ROWS)], "text": captions}),
-                corpus=Dataset.from_dict({"id": [f"d{row}" for row in range(ROWS)], "image": images}),
+                queries=Dataset.from_dict(
+                    {"id": [f"q{row}" for row in range(ROWS)], "text": captions}
+                ),
+                corpus=Dataset.from_dict(
+                    {"id": [f"d{row}" for row in range(ROWS)], "image": images}
+                ),
                 relevant_docs={f"q{row}": {f"d{row}": 1} for row in range(ROWS)},
                 top_ranked=None,
             )
             self.dataset, self.data_loaded = {"default": {"test": data}}, True
 
     chosen = (demo.encode_text(captions) @ demo.encode_image(images).T).argmax(axis=1)
-    assert scores_of(encoder, Task())["recall_at_1"] == pytest.approx(np.mean(chosen == np.arange(ROWS)))
+    assert scores_of(encoder, Task())["recall_at_1"] == pytest.approx(
+        np.mean(chosen == np.arange(ROWS))
+    )
 
 
 def test_an_image_with_a_text_has_the_sum_of_both_vectors(
     encoder: Any, demo: TrainedModel, images: list[Image.Image], captions: list[str]
 ) -> None:
-    batches = [{"image": images[:5], "text": captions[:5]}, {"image": images[5:], "text": captions[5:]}]
+    batches = [
+        {"image": images[:5], "text": captions[:5]},
+        {"image": images[5:], "text": captions[5:]},
+    ]
     total = demo.encode_image(images) + demo.encode_text(captions)
     expected = total / np.linalg.norm(total, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.encode(batches), expected, atol=1e-4)

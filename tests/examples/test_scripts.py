@@ -11,7 +11,15 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 IMAGES = 24
-SCRIPTS = ("bean", "multi_level", "own_domain", "semantic_retrieval", "smile", "sodeep", "structure_preserving")
+SCRIPTS = (
+    "bean",
+    "multi_level",
+    "own_domain",
+    "semantic_retrieval",
+    "smile",
+    "sodeep",
+    "structure_preserving",
+)
 MAX_LINES = 120
 
 
@@ -28,7 +36,9 @@ def test_script_prints_its_results_and_writes_a_picture(
     printed = capsys.readouterr().out
     for key, value in results.items():
         assert math.isfinite(value), key
-        (shown,) = re.findall(rf"^{re.escape(key)} +(-?[\d.]+)(?: %)?$", printed, flags=re.MULTILINE)
+        (shown,) = re.findall(
+            rf"^{re.escape(key)} +(-?[\d.]+)(?: %)?$", printed, flags=re.MULTILINE
+        )
         assert float(shown) == pytest.approx(value, abs=0.051)
         if "chance" in key:  # one of 12 test images, or ten of them
             assert value == pytest.approx(100 * (10 if "R@10" in key else 1) / (IMAGES // 2))
@@ -48,12 +58,24 @@ def test_script_is_short_and_names_its_command(name: str) -> None:
 def test_scripts_share_their_images_and_features() -> None:
     """The same lines prepare them; multi_level.py has two levels of features, own_domain.py a contrastive model."""
     others = ("multi_level", "own_domain")
-    texts = [(ROOT / "examples" / f"{name}.py").read_text() for name in SCRIPTS if name not in others]
-    assert len({re.findall(r"prepare_inputs\(\n.*?weights=.*?\n", text, flags=re.DOTALL)[0] for text in texts}) == 1
+    texts = [
+        (ROOT / "examples" / f"{name}.py").read_text() for name in SCRIPTS if name not in others
+    ]
+    assert (
+        len(
+            {
+                re.findall(r"prepare_inputs\(\n.*?weights=.*?\n", text, flags=re.DOTALL)[0]
+                for text in texts
+            }
+        )
+        == 1
+    )
 
 
 def test_table_of_examples_is_complete() -> None:
-    files = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
+    files = {
+        path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")
+    }
     readme = (ROOT / "examples" / "README.md").read_text()
     linked = re.findall(r"^\|\[([\w.]+)\]\(([\w.]+)\)\|", readme, flags=re.MULTILINE)
     assert all(text == target for text, target in linked)

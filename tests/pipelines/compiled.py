@@ -49,14 +49,24 @@ def compile_text(
 
 
 @functools.cache
-def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool, cache: bool, canary: bool) -> str:
+def _compile(
+    values: str, push: bool, nodes: int, flow: FlowName, promote: bool, cache: bool, canary: bool
+) -> str:
     cluster = resources.load()
     training = cluster.for_step("train_embedding").model_copy(update={"nodes": nodes})
     steps = {**cluster.steps, "train_embedding": training}
     # A run on this machine does not push, and keeps its checkpoints on the disk.
     checkpoints = cluster.checkpoints if push else None
-    changes = {"push": push, "promote": promote, "cache": cache, "steps": steps, "checkpoints": checkpoints}
-    services = resources.CanarySettings(services=["dns+http://search:8080"], folder="s3://bucket/canary", hours=72)
+    changes = {
+        "push": push,
+        "promote": promote,
+        "cache": cache,
+        "steps": steps,
+        "checkpoints": checkpoints,
+    }
+    services = resources.CanarySettings(
+        services=["dns+http://search:8080"], folder="s3://bucket/canary", hours=72
+    )
     cluster = cluster.model_copy(update=changes | {"canary": services if canary else None})
     with quick_callers():
         return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION, flow)
@@ -79,7 +89,9 @@ def callers() -> list[inspect.FrameInfo]:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frames.append(
+            inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
+        )
         frame = frame.f_back
     return frames
 

@@ -96,10 +96,18 @@ class Kubeflow(BaseHTTPRequestHandler):
         if path == "pipelines":
             # Everybody may read shared pipelines, which have no namespace.
             namespace = self.query.get("namespace", "") if self.users else ""
-            return self.page("pipelines", self.pipelines, self.authorize(namespace, "pipeline") if namespace else "")
+            return self.page(
+                "pipelines",
+                self.pipelines,
+                self.authorize(namespace, "pipeline") if namespace else "",
+            )
         if path.startswith("pipelines/") and path.endswith("/versions"):
             pipeline = path.split("/")[1]
-            own = {key: entry for key, entry in self.versions.items() if entry["pipeline_id"] == pipeline}
+            own = {
+                key: entry
+                for key, entry in self.versions.items()
+                if entry["pipeline_id"] == pipeline
+            }
             return self.page("pipeline_versions", own, "")
         if path == "healthz":
             return {"multi_user": bool(self.users)}
@@ -109,7 +117,9 @@ class Kubeflow(BaseHTTPRequestHandler):
         if path in ("pipelines/upload", "pipelines/upload_version"):
             return self.upload(path)
         if path.endswith(":disable"):
-            self.schedules[path.removeprefix("recurringruns/").removesuffix(":disable")]["status"] = "DISABLED"
+            self.schedules[path.removeprefix("recurringruns/").removesuffix(":disable")][
+                "status"
+            ] = "DISABLED"
             return {}
         body = json.loads(self.body)
         if path == "experiments":
@@ -121,7 +131,9 @@ class Kubeflow(BaseHTTPRequestHandler):
         body["namespace"] = self.authorize(experiment["namespace"], "run")
         reference = body.get("pipeline_version_reference")
         if reference and reference["pipeline_version_id"] not in self.versions:
-            raise Rejection(NOT_FOUND, f"PipelineVersion {reference['pipeline_version_id']} not found")
+            raise Rejection(
+                NOT_FOUND, f"PipelineVersion {reference['pipeline_version_id']} not found"
+            )
         if path == "recurringruns":
             body["status"] = {"ENABLE": "ENABLED", "DISABLE": "DISABLED"}[body["mode"]]
             return self.add(self.schedules, body, "recurring_run")
@@ -134,7 +146,10 @@ class Kubeflow(BaseHTTPRequestHandler):
         head = f"Content-Type: {self.headers['Content-Type']}\n\n".encode()
         (part,) = message_from_bytes(head + self.body).get_payload()
         text = part.get_payload(decode=True).decode()
-        entry = {"display_name": self.query["name"], "description": self.query.get("description", "")}
+        entry = {
+            "display_name": self.query["name"],
+            "description": self.query.get("description", ""),
+        }
         version = {**entry, "pipeline_spec": text}
         if path == "pipelines/upload_version":
             version["pipeline_id"] = self.query["pipelineid"]
@@ -142,7 +157,9 @@ class Kubeflow(BaseHTTPRequestHandler):
             return self.add(self.versions, version, "pipeline_version")
         entry["namespace"] = self.authorize(self.query.get("namespace", ""), "pipeline")
         pipeline = self.add(self.pipelines, entry, "pipeline")
-        self.add(self.versions, {**version, "pipeline_id": pipeline["pipeline_id"]}, "pipeline_version")
+        self.add(
+            self.versions, {**version, "pipeline_id": pipeline["pipeline_id"]}, "pipeline_version"
+        )
         return pipeline
 
     def delete(self, path: str) -> dict[str, Any]:
@@ -159,7 +176,9 @@ class Kubeflow(BaseHTTPRequestHandler):
             return ""
         if not namespace:
             raise Rejection(INVALID, f"a {kind} cannot have an empty namespace in multi-user mode")
-        token = (self.headers["Authorization"] or "").removeprefix("Bearer ") or self.headers["Cookie"]
+        token = (self.headers["Authorization"] or "").removeprefix("Bearer ") or self.headers[
+            "Cookie"
+        ]
         user = self.users.get(token or "")
         if user is None:
             raise Rejection(UNAUTHENTICATED, "User identity is empty in the request header")
@@ -167,11 +186,21 @@ class Kubeflow(BaseHTTPRequestHandler):
             raise Rejection(FORBIDDEN, f"User '{user}' is not authorized in namespace {namespace}")
         return namespace
 
-    def add(self, entries: dict[str, dict[str, Any]], body: dict[str, Any], kind: str) -> dict[str, Any]:
+    def add(
+        self, entries: dict[str, dict[str, Any]], body: dict[str, Any], kind: str
+    ) -> dict[str, Any]:
         """Add an entry. The names of a pipeline's versions are unique (storage/pipeline_store.go:966)."""
-        siblings = [entry for entry in entries.values() if entry.get("pipeline_id") == body.get("pipeline_id")]
-        if kind == "pipeline_version" and body["display_name"] in {entry["display_name"] for entry in siblings}:
-            raise Rejection(CONFLICT, f"The name {body['display_name']} already exist. Specify a new name")
+        siblings = [
+            entry
+            for entry in entries.values()
+            if entry.get("pipeline_id") == body.get("pipeline_id")
+        ]
+        if kind == "pipeline_version" and body["display_name"] in {
+            entry["display_name"] for entry in siblings
+        }:
+            raise Rejection(
+                CONFLICT, f"The name {body['display_name']} already exist. Specify a new name"
+            )
         key = f"{kind}-{next(self.numbers)}"
         entries[key] = {**body, f"{kind}_id": key}
         return entries[key]
@@ -183,7 +212,8 @@ class Kubeflow(BaseHTTPRequestHandler):
         found = [
             entry
             for entry in entries.values()
-            if entry.get("namespace", "") == namespace and (not wanted or entry["display_name"] in wanted)
+            if entry.get("namespace", "") == namespace
+            and (not wanted or entry["display_name"] in wanted)
         ]
         start = int(self.query.get("page_token") or 0)
         more = str(start + PAGE) if start + PAGE < len(found) else ""

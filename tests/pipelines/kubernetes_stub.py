@@ -40,7 +40,9 @@ class Kubernetes(BaseHTTPRequestHandler):
             return
         resource = "/".join(filter(None, [right["resource"], right.get("subresource")]))
         self.reviews.append((user, right["verb"], resource))
-        self.answer({"spec": spec, "status": {"allowed": (right["verb"], resource) not in self.denied}}, 201)
+        self.answer(
+            {"spec": spec, "status": {"allowed": (right["verb"], resource) not in self.denied}}, 201
+        )
 
     def answer(self, body: dict[str, Any], status: int = 200) -> None:
         data = json.dumps(body).encode()
@@ -54,7 +56,15 @@ class Kubernetes(BaseHTTPRequestHandler):
         pass
 
 
-VERSION = ("buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "platform")
+VERSION = (
+    "buildDate",
+    "compiler",
+    "gitCommit",
+    "gitTreeState",
+    "gitVersion",
+    "goVersion",
+    "platform",
+)
 
 
 @contextmanager
@@ -71,7 +81,9 @@ def serve_kubernetes(kubeconfig: Path) -> Iterator[type[Kubernetes]]:
         "context": {"cluster": "stub", "user": "stub"},
     }
     values = {name: [{"name": "stub", kind: entries[kind]}] for name, kind in names.items()}
-    kubeconfig.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "stub", **values}))
+    kubeconfig.write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "stub", **values})
+    )
     yield handler
     http.shutdown()
     http.server_close()

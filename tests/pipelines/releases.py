@@ -41,7 +41,9 @@ def write_released_run(
     index = index_of_collection(Collection.open(folder / COLLECTION), bank)
     index.calibration = calibration
     index.write(folder / INDEX)
-    write_json(folder / ONNX / "manifest.json", {"schema_version": 1, "files": hash_files(folder / ONNX)})
+    write_json(
+        folder / ONNX / "manifest.json", {"schema_version": 1, "files": hash_files(folder / ONNX)}
+    )
     return folder
 
 
@@ -57,7 +59,10 @@ def register(run: Path) -> int:
     os.environ.pop("MLFLOW_EXPERIMENT_ID")  # or else it would name an experiment to the next test
     with mlflow.start_run():
         logged = mlflow.pyfunc.log_model(
-            name="model", loader_module="runtime.mlflow.served_model", data_path=str(run / ONNX), pip_requirements=[]
+            name="model",
+            loader_module="runtime.mlflow.served_model",
+            data_path=str(run / ONNX),
+            pip_requirements=[],
         )
     tags = {"hash.onnx": artifact_hash(run / ONNX)}
     return int(mlflow.register_model(logged.model_uri, "bifocal", tags=tags).version)

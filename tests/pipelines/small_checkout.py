@@ -33,11 +33,18 @@ atexit.register(record)
 
 def run(checkout: Path, *command: str) -> str:
     """Run a command in the checkout; return its output."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")
+    }
     environment |= {"OMP_NUM_THREADS": "1"}
     if (checkout / "imports").is_dir():
-        environment |= {"PYTHONPATH": str(checkout / "imports"), "RECORDED_IMPORTS": str(checkout / "imports")}
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        environment |= {
+            "PYTHONPATH": str(checkout / "imports"),
+            "RECORDED_IMPORTS": str(checkout / "imports"),
+        }
+    done = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -61,7 +68,9 @@ def changed_stages(checkout: Path) -> set[str]:
 
 def make_checkout(folder: Path) -> None:
     """Copy this checkout, and run the small recipe there."""
-    files = run(ROOT, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
+    files = run(ROOT, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").split(
+        "\0"
+    )
     for name in filter(lambda name: (ROOT / name).is_file(), files):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((ROOT / name).read_bytes())

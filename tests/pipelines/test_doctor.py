@@ -13,7 +13,13 @@ from moto.server import ThreadedMotoServer
 
 from pipelines import doctor
 
-SERVERS = ("MLFLOW_TRACKING_URI", "KFP_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
+SERVERS = (
+    "MLFLOW_TRACKING_URI",
+    "KFP_ENDPOINT",
+    "AWS_ENDPOINT_URL",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+)
 
 
 class Healthy(BaseHTTPRequestHandler):
@@ -50,7 +56,8 @@ def test_checks_of_services_that_are_not_configured_are_not_failures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "variable"), [(doctor.mlflow, "MLFLOW_TRACKING_URI"), (doctor.kubeflow, "KFP_ENDPOINT")]
+    ("check", "variable"),
+    [(doctor.mlflow, "MLFLOW_TRACKING_URI"), (doctor.kubeflow, "KFP_ENDPOINT")],
 )
 def test_endpoint_checks_fail_without_a_healthy_server(
     check: Any, variable: str, server: str, monkeypatch: pytest.MonkeyPatch
@@ -80,10 +87,14 @@ def test_no_check_prints_a_credential(server: str, monkeypatch: pytest.MonkeyPat
         assert "S3cret" not in str(results)
 
 
-def test_endpoint_check_fails_on_a_port_of_another_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_check_fails_on_a_port_of_another_protocol(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("KFP_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")
-        threading.Thread(target=lambda: listening.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n"), daemon=True).start()
+        threading.Thread(
+            target=lambda: listening.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n"), daemon=True
+        ).start()
         result = doctor.kubeflow()
     assert result.ok is False
     assert "healthz" in result.message
@@ -97,7 +108,10 @@ def test_s3_check_fails_without_a_server(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*moto.get_host_and_port()))
     assert doctor.s3().ok is True
     moto.stop()
-    for wrong, message in (("http://127.0.0.1:9", "Could not connect"), ("127.0.0.1:9", "Invalid endpoint")):
+    for wrong, message in (
+        ("http://127.0.0.1:9", "Could not connect"),
+        ("127.0.0.1:9", "Invalid endpoint"),
+    ):
         monkeypatch.setenv("AWS_ENDPOINT_URL", wrong)
         result = doctor.s3()
         assert result.ok is False
@@ -106,7 +120,9 @@ def test_s3_check_fails_without_a_server(monkeypatch: pytest.MonkeyPatch) -> Non
         assert "AWS_ENDPOINT_URL" in result.fix
 
 
-def test_packages_and_python_checks_name_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_packages_and_python_checks_name_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert doctor.packages().ok is True
     assert doctor.python().ok is True
     text = (doctor.ROOT / "pyproject.toml").read_text()
@@ -124,5 +140,7 @@ def test_packages_and_python_checks_name_what_is_missing(monkeypatch: pytest.Mon
 
 def test_disk_check_fails_below_the_free_space(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=int(1e9 * doctor.MIN_FREE_GB) - 1))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: usage._replace(free=int(1e9 * doctor.MIN_FREE_GB) - 1)
+    )
     assert doctor.disk().ok is False

@@ -16,22 +16,39 @@ from components.catalog import pipeline_components
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.identity import INFRASTRUCTURE, packages, sources
 from runtime.parameters import load
-from tests.pipelines.small_checkout import HOME, ROOT, STAGES, changed_stages, make_checkout, repro, run
+from tests.pipelines.small_checkout import (
+    HOME,
+    ROOT,
+    STAGES,
+    changed_stages,
+    make_checkout,
+    repro,
+    run,
+)
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Iterator[Path]:
     """Copy of this checkout where the small recipe has run, with the warm ``python`` first in ``PATH``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", os.pathsep.join(map(str, [warm_python, Path(sys.executable).parent, os.environ["PATH"]])))
+        patch.setenv(
+            "PATH",
+            os.pathsep.join(
+                map(str, [warm_python, Path(sys.executable).parent, os.environ["PATH"]])
+            ),
+        )
         folder = tmp_path_factory.mktemp("checkout")
         make_checkout(folder)
         yield folder
 
 
-def test_a_model_is_registered_and_every_stage_is_tracked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_registered_and_every_stage_is_tracked(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     artifacts = checkout / HOME / "artifacts"
-    assert "registered bifocal version 1" in run(checkout, "python", "-m", "pipelines", "register", HOME)
+    assert "registered bifocal version 1" in run(
+        checkout, "python", "-m", "pipelines", "register", HOME
+    )
     for component in pipeline_components():
         for name in component.outputs:
             manifest = read_manifest(artifacts / name)
@@ -48,13 +65,17 @@ def test_a_model_is_registered_and_every_stage_is_tracked(checkout: Path, monkey
     mlflow.set_tracking_uri(f"sqlite:///{checkout}/mlflow.db")
     client = mlflow.MlflowClient()
     version = client.get_model_version_by_alias("bifocal", "candidate")
-    assert version.tags["hash.embedding"] == read_manifest(artifacts / "onnx")["inputs"]["embedding"]
+    assert (
+        version.tags["hash.embedding"] == read_manifest(artifacts / "onnx")["inputs"]["embedding"]
+    )
     (experiment,) = [e for e in client.search_experiments() if e.name == "bifocal"]
     runs = client.search_runs([experiment.experiment_id])
     (parent,) = [entry for entry in runs if "stage" not in entry.data.tags]
     stages = {entry.data.tags["stage"]: entry for entry in runs if entry is not parent}
     assert stages.keys() == {component.name for component in pipeline_components()}
-    assert all(entry.data.tags["mlflow.parentRunId"] == parent.info.run_id for entry in stages.values())
+    assert all(
+        entry.data.tags["mlflow.parentRunId"] == parent.info.run_id for entry in stages.values()
+    )
     assert all(entry.info.status == "FINISHED" for entry in runs)
     loss = load(checkout / HOME / "params.yaml")["train_embedding"]["phases"][0]["loss"]["name"]
     assert stages["train_embedding"].data.params["phases.0.loss.name"] == loss
@@ -92,7 +113,10 @@ def test_the_dependencies_of_each_stage_hold_every_module_that_it_imported(check
         assert stage.module in imported
         for module in (name for name in imported if not name.startswith(INFRASTRUCTURE)):
             path = module.replace(".", "/")
-            assert {f"{path}.py", f"{path}/__init__.py"} & set(sources(stage).files), (stage.name, module)
+            assert {f"{path}.py", f"{path}/__init__.py"} & set(sources(stage).files), (
+                stage.name,
+                module,
+            )
 
 
 def test_dvc_repeats_the_stages_that_a_change_of_the_code_can_affect(checkout: Path) -> None:
@@ -105,7 +129,10 @@ def test_dvc_repeats_the_stages_that_a_change_of_the_code_can_affect(checkout: P
     for path, (old, new) in zip(previous, changes.values(), strict=True):
         assert old in previous[path]
         path.write_text(previous[path].replace(old, new, 1))
-    assert changed_stages(checkout) == {"train_embedding", "evaluate"}  # by the loss, and by the style
+    assert changed_stages(checkout) == {
+        "train_embedding",
+        "evaluate",
+    }  # by the loss, and by the style
     for path, text in previous.items():
         path.write_text(text)
 
@@ -122,9 +149,19 @@ def test_an_upgrade_of_torch_repeats_the_stages_that_import_it(checkout: Path) -
 
 def test_another_loss_reruns_training_and_its_dependents(checkout: Path) -> None:
     recipe = checkout / "small.yaml"
-    recipe.write_text(recipe.read_text().replace("{name: InfoNCELoss, temperature: 0.07}", "TripletLoss"))
-    assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx", "embed_collection", "build_index"}
-    assert "registered bifocal version 2" in run(checkout, "python", "-m", "pipelines", "register", HOME)
+    recipe.write_text(
+        recipe.read_text().replace("{name: InfoNCELoss, temperature: 0.07}", "TripletLoss")
+    )
+    assert repro(checkout) == {
+        "train_embedding",
+        "evaluate",
+        "export_onnx",
+        "embed_collection",
+        "build_index",
+    }
+    assert "registered bifocal version 2" in run(
+        checkout, "python", "-m", "pipelines", "register", HOME
+    )
 
 
 def test_the_candidate_follows_the_parameters_back(checkout: Path) -> None:
@@ -133,7 +170,9 @@ def test_the_candidate_follows_the_parameters_back(checkout: Path) -> None:
     assert changed != previous
     recipe.write_text(previous)
     assert repro(checkout) == set(), "the run cache has all outputs"
-    assert "bifocal version 1 has this model" in run(checkout, "python", "-m", "pipelines", "register", HOME)
+    assert "bifocal version 1 has this model" in run(
+        checkout, "python", "-m", "pipelines", "register", HOME
+    )
     client = mlflow.MlflowClient(f"sqlite:///{checkout}/mlflow.db")
     candidate = client.get_model_version_by_alias("bifocal", "candidate")
     assert candidate.tags["hash.onnx"] == artifact_hash(checkout / HOME / "artifacts" / "onnx")
@@ -141,7 +180,9 @@ def test_the_candidate_follows_the_parameters_back(checkout: Path) -> None:
 
 
 def test_a_failed_command_of_the_warm_python_is_an_error(checkout: Path) -> None:
-    (checkout / "probe.py").write_text("import os, sys; print(os.getcwd(), *sys.argv[1:]); sys.exit(int(sys.argv[1]))")
+    (checkout / "probe.py").write_text(
+        "import os, sys; print(os.getcwd(), *sys.argv[1:]); sys.exit(int(sys.argv[1]))"
+    )
     assert run(checkout, "python", "-m", "probe", "0", "a b") == f"{checkout} 0 a b\n"
     with pytest.raises(AssertionError, match="python -m probe 3"):
         run(checkout, "python", "-m", "probe", "3")

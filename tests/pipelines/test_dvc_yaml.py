@@ -36,14 +36,24 @@ def test_stage_outside_the_default_pipeline_is_not_in_dvc_yaml() -> None:
 
 
 def test_a_recipe_of_a_ranking_head_gets_the_stages_of_its_pipeline() -> None:
-    document = yaml.safe_load(render(load(ROOT / "params.yaml", [ROOT / "recipes/scenes/count.yaml"])))
-    names = ["prepare_dataset", "pretrain_sorter", "extract_features", "train_ranking_head", "export_ranking_head"]
+    document = yaml.safe_load(
+        render(load(ROOT / "params.yaml", [ROOT / "recipes/scenes/count.yaml"]))
+    )
+    names = [
+        "prepare_dataset",
+        "pretrain_sorter",
+        "extract_features",
+        "train_ranking_head",
+        "export_ranking_head",
+    ]
     assert list(document["stages"]) == ["packages", *names]
     assert document["metrics"] == ["artifacts/ranking_metrics/metrics.json"]
 
 
 def test_an_unknown_pipeline_is_an_error() -> None:
-    with pytest.raises(ValueError, match="pipeline is 'ranking_heads'; did you mean 'ranking_head'"):
+    with pytest.raises(
+        ValueError, match="pipeline is 'ranking_heads'; did you mean 'ranking_head'"
+    ):
         render(load(ROOT / "params.yaml") | {"pipeline": "ranking_heads"})
 
 
@@ -60,16 +70,25 @@ def test_every_artifact_has_one_writer_before_its_readers() -> None:
     assert len(set(written)) == len(written)
 
 
-def test_a_dry_run_of_a_fresh_clone_lists_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_of_a_fresh_clone_lists_every_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As docs/experiments.md says: after ``dvc repro packages``, ``dvc repro --dry --force``."""
     for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
+    shutil.copytree(
+        ROOT / ".dvc",
+        tmp_path / ".dvc",
+        ignore=shutil.ignore_patterns("cache", "tmp", "config.local"),
+    )
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     (tmp_path / "artifacts").mkdir()
     (tmp_path / "artifacts" / PACKAGES_FILE).write_text(json.dumps(versions_and_code()))
     monkeypatch.chdir(tmp_path)
     with Repo() as repo:
         stages = repo.reproduce(dry=True, force=True)
-    assert {stage.name for stage in stages} == {"packages", *(stage.name for stage in dvc_components())}
+    assert {stage.name for stage in stages} == {
+        "packages",
+        *(stage.name for stage in dvc_components()),
+    }
     assert [path.name for path in (tmp_path / "artifacts").iterdir()] == [PACKAGES_FILE]

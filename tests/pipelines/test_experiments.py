@@ -51,7 +51,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def commit_project(folder: Path, program: str, stage: dict[str, Any], ignored: str = "", **document: Any) -> None:
+def commit_project(
+    folder: Path, program: str, stage: dict[str, Any], ignored: str = "", **document: Any
+) -> None:
     """Commit a DVC project with one stage that runs ``program``."""
     (folder / "stage.py").write_text(program)
     stage |= {"cmd": f"{sys.executable} stage.py {ROOT}", "deps": ["stage.py"]}
@@ -64,14 +66,18 @@ def commit_project(folder: Path, program: str, stage: dict[str, Any], ignored: s
     git(folder, "commit", "--quiet", "--message", "first")
 
 
-def test_runs_of_an_experiment_in_a_temporary_folder_are_kept(project: Path, empty_mlflow_store: Path) -> None:
+def test_runs_of_an_experiment_in_a_temporary_folder_are_kept(
+    project: Path, empty_mlflow_store: Path
+) -> None:
     (project / "mlflow.db").write_bytes(empty_mlflow_store.read_bytes())
     (project / "params.yaml").write_text("rate: 1\n")
     stage = {"params": ["rate"], "outs": ["result.txt"]}
     commit_project(project, STAGE, stage, "/mlflow.db\n/mlruns/\n/files/\n")
     with chdir(project), Repo() as repo:
         repo.experiments.run(params=["rate=7"], tmp_dir=True)
-    assert not list((project / ".dvc" / "tmp" / "exps").glob("*/stage.py")), "DVC deletes the folder"
+    assert not list((project / ".dvc" / "tmp" / "exps").glob("*/stage.py")), (
+        "DVC deletes the folder"
+    )
     client = mlflow.MlflowClient(f"sqlite:///{project}/mlflow.db")
     experiment = client.get_experiment_by_name("bifocal")
     assert experiment is not None
@@ -98,4 +104,6 @@ def test_trials_of_a_search_are_experiments(project: Path) -> None:
         assert sorted(name for name, _ in experiments) == ["tune-0", "tune-1"]
     for trial in study.trials:
         assert trial.value == pytest.approx(-((trial.params["phases.0.rate"] - 3.0) ** 2))
-    assert (project / "params.yaml").read_text() == "phases: [{rate: 1.0}]\n", "the working directory is unchanged"
+    assert (project / "params.yaml").read_text() == "phases: [{rate: 1.0}]\n", (
+        "the working directory is unchanged"
+    )

@@ -16,7 +16,14 @@ METRICS = {
     "image_retrieval": RANKS | {"R@1": 94.0},
     "reranked": {"caption_retrieval": RANKS | {"R@1": 98.8}, "image_retrieval": RANKS},
     "chance": {"caption_retrieval": RANKS | {"R@1": 0.4}, "image_retrieval": RANKS | {"R@1": 0.4}},
-    "pointing": {"accuracy": 88.07, "low": 85.2, "high": 90.8, "phrases": 2566, "centre": 25.5, "random": 12.6},
+    "pointing": {
+        "accuracy": 88.07,
+        "low": 85.2,
+        "high": 90.8,
+        "phrases": 2566,
+        "centre": 25.5,
+        "random": 12.6,
+    },
 }
 
 
@@ -25,7 +32,9 @@ def test_metrics_table_has_a_row_per_direction_and_baseline(tmp_path: Path) -> N
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(json.dumps(METRICS))
     printed = (
-        CliRunner().invoke(main, ["metrics", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False).output
+        CliRunner()
+        .invoke(main, ["metrics", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False)
+        .output
     )
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines()]
     rows = {row[0]: row[1:] for row in cells if row}
@@ -45,7 +54,9 @@ def test_evaluation_without_retrieval_has_the_table_of_its_summary(tmp_path: Pat
     )
     (folder / "summary.json").write_text(json.dumps({"semantic.NDCG_area": 70.12}))
     printed = (
-        CliRunner().invoke(main, ["metrics", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False).output
+        CliRunner()
+        .invoke(main, ["metrics", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False)
+        .output
     )
     assert "semantic.NDCG_area │  70.1" in printed
     assert "pointing: 88.1 %" in printed

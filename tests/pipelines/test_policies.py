@@ -28,8 +28,12 @@ def test_the_default_number_of_images_is_500(tmp_path: Path) -> None:
         ({"latency_ms": 100.0}, "latency_ms: Extra inputs are not permitted"),
     ],
 )
-def test_invalid_policies_are_errors(changes: dict[str, object], expected: str, tmp_path: Path) -> None:
-    (tmp_path / "promotion.yaml").write_text(yaml.safe_dump(yaml.safe_load(PROMOTION.read_text()) | changes))
+def test_invalid_policies_are_errors(
+    changes: dict[str, object], expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "promotion.yaml").write_text(
+        yaml.safe_dump(yaml.safe_load(PROMOTION.read_text()) | changes)
+    )
     with pytest.raises(ValueError, match=expected):
         load_promotion(tmp_path / "promotion.yaml")
 
@@ -42,7 +46,9 @@ def test_invalid_policies_are_errors(changes: dict[str, object], expected: str, 
         ({"max_drops": {"clicks_": 0.1}}, "'relevance' or 'clicks'"),
     ],
 )
-def test_a_file_of_a_rule_that_cannot_decide_is_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_a_file_of_a_rule_that_cannot_decide_is_refused(
+    change: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     rule, file = load_canary(), tmp_path / "rule.yaml"
     file.write_text(json.dumps(asdict(rule)))
     assert load_canary(file) == rule

@@ -20,13 +20,22 @@ class Toy(Params):
     limit: float | None = Field(gt=0, description="upper limit | null: none")
 
 
-TOY = Component(name="toy", summary="A toy.", image="cpu", params=Toy, inputs=("dataset",), outputs=("toys", "games"))
+TOY = Component(
+    name="toy",
+    summary="A toy.",
+    image="cpu",
+    params=Toy,
+    inputs=("dataset",),
+    outputs=("toys", "games"),
+)
 SECTION = {"phases": [{"loss": "TripletLoss", "epochs": 3}], "limit": None}
 
 
 def test_tables_show_artifacts_parameters_and_parts() -> None:
     blocks = component_blocks(TOY, SECTION, {})
-    assert blocks["artifacts"].splitlines()[2] == "|`dataset` (of `prepare_dataset`)|`toys`, `games`|"
+    assert (
+        blocks["artifacts"].splitlines()[2] == "|`dataset` (of `prepare_dataset`)|`toys`, `games`|"
+    )
     assert blocks["parameters"].splitlines()[2:] == [
         "|`phases`||list of groups|training phases|",
         "|`phases.0.loss`|`TripletLoss`|part|training loss|",
@@ -39,8 +48,12 @@ def test_tables_show_artifacts_parameters_and_parts() -> None:
 
 
 def test_component_without_a_section_has_no_parameters() -> None:
-    component = Component(name="toy", summary="", image="cpu", params=Toy, outputs=(), has_parameters=False)
-    assert component_blocks(component, {}, {}) == {"artifacts": "|inputs|outputs|\n|---|---|\n|none|none|\n"}
+    component = Component(
+        name="toy", summary="", image="cpu", params=Toy, outputs=(), has_parameters=False
+    )
+    assert component_blocks(component, {}, {}) == {
+        "artifacts": "|inputs|outputs|\n|---|---|\n|none|none|\n"
+    }
 
 
 def test_blocks_are_replaced_and_other_text_is_kept(tmp_path: Path) -> None:

@@ -56,9 +56,13 @@ MAY_BE_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|COOKIE|CREDENTIAL|AUTH|UR[IL]|
 
 def test_every_setting_that_can_hold_a_secret_is_known() -> None:
     """A new variable belongs in one of the lists above, and so into the test below."""
-    files = subprocess.run(["git", "grep", "-lI", "_", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = subprocess.run(
+        ["git", "grep", "-lI", "_", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in files.stdout.splitlines()]
-    found = {name for text in texts for name in VARIABLE.findall(text) if MAY_BE_SECRET.search(name)}
+    found = {
+        name for text in texts for name in VARIABLE.findall(text) if MAY_BE_SECRET.search(name)
+    }
     assert found - {*SECRETS, *ADDRESSES, *HARMLESS} == set()
 
 
@@ -111,7 +115,13 @@ def notify(folder: Path) -> None:
 
 
 def clone(folder: Path) -> None:
-    call("git", "clone", "--quiet", f"{os.environ['MLFLOW_TRACKING_URI']}/repository", str(folder / "clone"))
+    call(
+        "git",
+        "clone",
+        "--quiet",
+        f"{os.environ['MLFLOW_TRACKING_URI']}/repository",
+        str(folder / "clone"),
+    )
 
 
 def download_weights(folder: Path) -> None:
@@ -157,10 +167,21 @@ def test_no_probe_page_or_log_line_of_the_service_shows_the_password(
     handler.setFormatter(formatter(redact))
     logging.getLogger().addHandler(handler)
     keys, admin = read_keys(os.environ)
-    app = create_app(ReleaseSource("models:/bifocal@champion", None), Settings(api_keys=keys, admin_key=admin))
+    app = create_app(
+        ReleaseSource("models:/bifocal@champion", None), Settings(api_keys=keys, admin_key=admin)
+    )
     try:
         with TestClient(app, base_url="http://localhost") as service:
-            paths = ("/", "/page/page.js", "/healthz", "/readyz", "/metrics", "/v2", "/v2/health/ready", "/api/v1/info")
+            paths = (
+                "/",
+                "/page/page.js",
+                "/healthz",
+                "/readyz",
+                "/metrics",
+                "/v2",
+                "/v2/health/ready",
+                "/api/v1/info",
+            )
             answers = [service.get(path) for path in paths]
             answers.append(service.post("/api/v1/search", json={"text": "a dog"}))
     finally:

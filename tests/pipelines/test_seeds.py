@@ -35,7 +35,9 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, s
 
     def run(stage: Component, folder: Path) -> None:
         ran.append((stage.name, folder.relative_to("runs/mine").as_posix()))
-        job = stage_job(stage, load(folder / "params.yaml"), Workspace((folder / "artifacts").as_posix()))
+        job = stage_job(
+            stage, load(folder / "params.yaml"), Workspace((folder / "artifacts").as_posix())
+        )
         partials = {path: open_partial(path, job.fingerprint()) for path in job.outputs.values()}
         for name, partial in zip(job.outputs, partials.values(), strict=True):
             (partial / "file").write_text(f"{name} {job.fingerprint()['parameters']}")
@@ -57,7 +59,9 @@ def test_equal_stages_run_once_and_finished_ones_are_kept(stages: list[tuple[str
     triplet = write_recipe("triplet", {"name": "HardestTripletLoss", "margin": 0.2})
     systems = train([infonce, triplet])
     last = ["train_embedding", "evaluate"]
-    assert sorted(stage for stage, folder in stages if folder == "infonce/seed-1") == sorted([*SHARED, *last])
+    assert sorted(stage for stage, folder in stages if folder == "infonce/seed-1") == sorted(
+        [*SHARED, *last]
+    )
     others = ["triplet/seed-1", "infonce/seed-2", "triplet/seed-2"]
     assert stages[6:] == [(stage, folder) for folder in others for stage in last]
     assert load(Path("runs/mine/triplet/seed-2/params.yaml"))["train_embedding"]["seed"] == 2
@@ -109,12 +113,18 @@ def test_an_edited_loss_of_the_user_trains_again(
     assert [stage for stage, _ in stages] == ["train_embedding"]
 
 
-def test_recipes_without_retrieval_and_folders_without_results_are_refused(stages: list[tuple[str, str]]) -> None:
+def test_recipes_without_retrieval_and_folders_without_results_are_refused(
+    stages: list[tuple[str, str]],
+) -> None:
     ranking = Path("ranking.yaml")
     ranking.write_text("pipeline: ranking_head\n")
-    with pytest.raises(ValueError, match=r"ranking.yaml has the pipeline ranking_head, which ranks no captions"):
+    with pytest.raises(
+        ValueError, match=r"ranking.yaml has the pipeline ranking_head, which ranks no captions"
+    ):
         seeds.read_system(ranking, 1)
-    with pytest.raises(FileNotFoundError, match=r"has no artifacts/metrics/ranks.parquet: train the run first"):
+    with pytest.raises(
+        FileNotFoundError, match=r"has no artifacts/metrics/ranks.parquet: train the run first"
+    ):
         seeds.read_system(Path.cwd(), 1)
     recipe = write_recipe("mine", {"name": "InfoNCELoss"})
     with pytest.raises(ValueError, match=r"two recipes have one run folder, runs/mine/mine"):

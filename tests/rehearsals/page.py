@@ -78,7 +78,11 @@ def write_run(folder: Path, count: int) -> None:
     files = [demo.collection.image(row) for row in range(len(vectors))]
     description = demo.collection.description
     made = Description(description.model, "/", description.dimension, None)
-    writer, captions, numbers = CollectionWriter(folder / "run" / COLLECTION, made), {}, range(count)
+    writer, captions, numbers = (
+        CollectionWriter(folder / "run" / COLLECTION, made),
+        {},
+        range(count),
+    )
     for number in numbers:
         row = number % len(files)
         vector = vectors[row] + NOISE * generator.standard_normal(vectors.shape[1])
@@ -87,13 +91,18 @@ def write_run(folder: Path, count: int) -> None:
         writer.add(item, vector / np.linalg.norm(vector))
         captions[item.item_id] = demo.collection.captions(row)
     dates = [datetime(2020, 1, 1) + timedelta(minutes=20 * number) for number in numbers]
-    columns = {"item_id": list(captions), "meta.folder": [f"album {n % FOLDERS:02d}" for n in numbers]}
+    columns = {
+        "item_id": list(captions),
+        "meta.folder": [f"album {n % FOLDERS:02d}" for n in numbers],
+    }
     writer.finish(captions, pa.table(columns | {"meta.date": dates}))
 
 
 def settled(page: Page) -> None:
     """Wait for the answer of the service."""
-    expect(page.locator("#results")).not_to_have_attribute("aria-busy", "true", timeout=MILLISECONDS)
+    expect(page.locator("#results")).not_to_have_attribute(
+        "aria-busy", "true", timeout=MILLISECONDS
+    )
     expect(page.locator(".card").first).to_be_visible(timeout=MILLISECONDS)
 
 
@@ -158,30 +167,49 @@ def longest_task(trace: bytes) -> float:
     events = json.loads(trace)["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     tasks = [e for e in events if e["name"].endswith("RunTask") and "tdur" in e]
-    return float(max(e["tdur"] for e in tasks if names.get((e["pid"], e["tid"])) == "CrRendererMain")) / 1000
+    return (
+        float(max(e["tdur"] for e in tasks if names.get((e["pid"], e["tid"])) == "CrRendererMain"))
+        / 1000
+    )
 
 
-def measure(report: Report, browser: Browser, page: Page, kind: str, act: Callable[[Page], None]) -> None:
+def measure(
+    report: Report, browser: Browser, page: Page, kind: str, act: Callable[[Page], None]
+) -> None:
     """Report the times of one kind of input."""
     page.evaluate(TAKE)
-    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
+    browser.start_tracing(
+        page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"]
+    )
     act(page)
     trace = browser.stop_tracing()
     taken = page.evaluate(TAKE)
     events = np.sort([*taken["events"], *[SHORTEST] * (taken["count"] - len(taken["events"]))])
-    values = {"key or click to next frame": events, "between frames while scrolling": np.sort(taken["frames"])}
+    values = {
+        "key or click to next frame": events,
+        "between frames while scrolling": np.sort(taken["frames"]),
+    }
     for name, found in values.items():
         if len(found) >= 10:
             reference = f"{len(found)}, longest {found[-1]:.0f} ms; {load()}"
-            report.add(f"{kind}: {name}", np.percentile(found, 95), "ms", at_most=BAR, reference=reference)
+            report.add(
+                f"{kind}: {name}", np.percentile(found, 95), "ms", at_most=BAR, reference=reference
+            )
     report.add(f"{kind}: CPU time of the longest task", longest_task(trace), "ms", at_most=BAR)
 
 
 def main() -> None:
     """Report the times of all kinds of input."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--loaded", type=int, default=2000, help="images that the page has loaded while it is measured")
+    parser.add_argument(
+        "--loaded",
+        type=int,
+        default=2000,
+        help="images that the page has loaded while it is measured",
+    )
     options, report = parser.parse_args(), Report("page")
     inputs: Mapping[str, Callable[[Page], None]] = {
         "gallery": lambda page: scroll(page, options.loaded),
@@ -194,7 +222,11 @@ def main() -> None:
         with (
             Service(Path(folder) / "run", free_port(), Path(folder) / "log.jsonl") as service,
             chromium(required_chromium()) as browser,
-            open_tab(browser, f"http://127.0.0.1:{service.port}/", viewport={"width": 1200, "height": 850}) as (
+            open_tab(
+                browser,
+                f"http://127.0.0.1:{service.port}/",
+                viewport={"width": 1200, "height": 850},
+            ) as (
                 page,
                 _,
             ),

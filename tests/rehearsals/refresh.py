@@ -100,7 +100,9 @@ def write_previous(folder: Path, address: str, few: Collection) -> None:
     source = remote_source(address, folder.with_name("copy"), folder)
     model = few.description
     writer = CollectionWriter(
-        folder, format.Description(model.model, address, model.dimension, None, model.preprocessing), SHARD
+        folder,
+        format.Description(model.model, address, model.dimension, None, model.preprocessing),
+        SHARD,
     )
     vector = np.eye(model.dimension)[0]
     for entry, state in zip(source.entries, source.states(source.entries), strict=True):
@@ -140,11 +142,19 @@ def test_a_refresh_costs_what_changed(
     server: str, inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests, pages = Requests(URLLib3Session.send), -(-OBJECTS // 1000)
-    monkeypatch.setattr(URLLib3Session, "send", lambda session, request: requests.send(session, request))
-    options: dict[str, Any] = {"source": f"{server}/{FOLDER}", "items_per_shard": SHARD, "regions": False}
+    monkeypatch.setattr(
+        URLLib3Session, "send", lambda session, request: requests.send(session, request)
+    )
+    options: dict[str, Any] = {
+        "source": f"{server}/{FOLDER}",
+        "items_per_shard": SHARD,
+        "regions": False,
+    }
     embed(inputs, tmp_path / "few", **options | {"source": f"{server}/few"})
     write_previous(tmp_path / "previous", f"{server}/{FOLDER}", Collection.open(tmp_path / "few"))
-    changed = {f"{FOLDER}/{number:06d}.png": OBJECTS + number for number in range(0, CHANGED * 7, 7)}
+    changed = {
+        f"{FOLDER}/{number:06d}.png": OBJECTS + number for number in range(0, CHANGED * 7, 7)
+    }
     put_all(changed | {f"{FOLDER}/new-{number}.png": 3 * OBJECTS + number for number in range(NEW)})
     client = boto3.client("s3")
     for number in range(1, 1 + DELETED):
@@ -165,7 +175,9 @@ def test_a_refresh_costs_what_changed(
     assert CHANGED + NEW == failed[1] + taken[1] <= MOST
     assert failed[0] <= pages + 1
     assert taken[0] <= pages + 1
-    items = pq.read_table(tmp_path / "collection" / format.ITEMS, columns=["item_id", "sha256", "deleted"]).to_pylist()
+    items = pq.read_table(
+        tmp_path / "collection" / format.ITEMS, columns=["item_id", "sha256", "deleted"]
+    ).to_pylist()
     left = [item for item in items if not item["deleted"]]
     assert len(left) == OBJECTS + NEW - DELETED
     assert sum(item["sha256"] != previous_digest(item["item_id"]) for item in left) == CHANGED + NEW
@@ -176,4 +188,6 @@ def previous_digest(item_id: str) -> str:
 
 
 def report(name: str, taken: tuple[int, int], start: float) -> None:
-    log_line(f"{name}: {taken[0]:,} listings, {taken[1]:,} objects, {time.monotonic() - start:.0f} s")
+    log_line(
+        f"{name}: {taken[0]:,} listings, {taken[1]:,} objects, {time.monotonic() - start:.0f} s"
+    )

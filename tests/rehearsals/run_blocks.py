@@ -42,4 +42,8 @@ def test_marked_blocks_run(page: str, world: Callable[[str, str], Path]) -> None
 
 def test_make_repro_on_small_parameters(world: Callable[[str, str], Path]) -> None:
     """The commands of ``make repro`` in a clone: render, repro, register, metrics."""
-    run("bash", "make --old-file .venv/ready repro RECIPE=tests/small.yaml\n", world("clone", "make repro"))
+    run(
+        "bash",
+        "make --old-file .venv/ready repro RECIPE=tests/small.yaml\n",
+        world("clone", "make repro"),
+    )

@@ -42,14 +42,18 @@ def inputs(scened: Scened, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """Complete artifacts of small scenes with random features."""
     written = scened(160, 20)
     random = np.random.default_rng(0)
-    with FeatureWriter(written["features"], regions=2, dim=24, metadata={}, images_per_file=64) as writer:
+    with FeatureWriter(
+        written["features"], regions=2, dim=24, metadata={}, images_per_file=64
+    ) as writer:
         for image_id in read_dataset(written["dataset"]).images["image_id"]:
             writer.add(str(image_id), random.normal(size=(2, 24)).astype(np.float32))
     folder = tmp_path_factory.mktemp("inputs")
     for name, path in written.items():
         partial = artifacts.open_partial(folder / name, {})
         shutil.copytree(path, partial, dirs_exist_ok=True)
-        empty: dict[str, Any] = {key: {} for key in ("parameters", "inputs", "arguments", "metrics")}
+        empty: dict[str, Any] = {
+            key: {} for key in ("parameters", "inputs", "arguments", "metrics")
+        }
         artifacts.commit(partial, folder / name, {"component": name, "code": "", **empty})
     return {name: folder / name for name in written}
 
@@ -68,16 +72,27 @@ def train_on_one_machine(inputs: dict[str, Path], folder: Path) -> Path:
                 "parameters": json.dumps({"seed": 0, "train_embedding": VALUES}),
                 "code": image_key(TRAIN_EMBEDDING),
             },
-            "artifacts": {name: {"artifacts": [{"name": name, "uri": str(path)}]} for name, path in inputs.items()},
+            "artifacts": {
+                name: {"artifacts": [{"name": name, "uri": str(path)}]}
+                for name, path in inputs.items()
+            },
         },
         "outputs": {
-            "artifacts": {"embedding": {"artifacts": [{"name": "embedding", "uri": str(folder / "embedding")}]}},
+            "artifacts": {
+                "embedding": {
+                    "artifacts": [{"name": "embedding", "uri": str(folder / "embedding")}]
+                }
+            },
             "outputFile": str(folder / "output.json"),
         },
     }
     command = [sys.executable, *processes_of_one_machine(2), "-m", "components", "train_embedding"]
     done = subprocess.run(
-        [*command, "--executor-input", json.dumps(message)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--executor-input", json.dumps(message)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "output.json").read_text())["artifacts"]["embedding"]
@@ -95,7 +110,9 @@ def test_killed_machine_costs_no_bit_of_the_model(
     killed: list[int] = []
 
     def kill_after_a_checkpoint() -> int | None:
-        listed = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="jobs/").get("Contents", [])
+        listed = (
+            boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="jobs/").get("Contents", [])
+        )
         if killed or not any(entry["Key"].endswith("index.json") for entry in listed):
             return None
         killed.append(1)
@@ -110,7 +127,9 @@ def test_killed_machine_costs_no_bit_of_the_model(
             run(params, embedding=tmp_path / "embedding", client=cluster.client(), **inputs)
         finally:
             pods.stop()
-    logs = {path.parent.name: path.read_text() for path in sorted((tmp_path / "pods").glob("*/log.txt"))}
+    logs = {
+        path.parent.name: path.read_text() for path in sorted((tmp_path / "pods").glob("*/log.txt"))
+    }
     assert killed, logs
     assert pods.restarts >= 1
     assert any("resuming at epoch" in text for text in logs.values()), logs

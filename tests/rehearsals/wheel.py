@@ -44,7 +44,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(*command: object, cwd: Path = ROOT, code: int = 0) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = tuple(map(str, command))
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -52,7 +54,9 @@ def run(*command: object, cwd: Path = ROOT, code: int = 0) -> str:
 def test_the_light_install_has_no_torch(environment: Path) -> None:
     packages = run("uv", "pip", "list", "--python", environment / "python")
     assert not [
-        name for name in ("torch", "timm", "gensim", "mlflow", "scipy", "matplotlib") if f"\n{name} " in packages
+        name
+        for name in ("torch", "timm", "gensim", "mlflow", "scipy", "matplotlib")
+        if f"\n{name} " in packages
     ]
 
 
@@ -61,7 +65,9 @@ def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> N
     output = run(environment / "bifocal", "demo", cwd=tmp_path)
     after = getrusage(RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    sys.stdout.write(f"bifocal demo: {time.monotonic() - start:.1f} s of wall time, {cpu:.1f} s of CPU time\n")
+    sys.stdout.write(
+        f"bifocal demo: {time.monotonic() - start:.1f} s of wall time, {cpu:.1f} s of CPU time\n"
+    )
     assert cpu < SECONDS
     assert output.count("-> bifocal-demo/") == 3
     run(environment / "bifocal", "search", "a red star", "--run", "bifocal-demo", cwd=tmp_path)
@@ -69,15 +75,22 @@ def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> N
     run(environment / "bifocal", "where", image, "red star", "--run", "bifocal-demo", cwd=tmp_path)
     (tmp_path / image).with_suffix(".txt").write_text("a red star\n")
     run(environment / "bifocal", "inspect", "bifocal-demo/images", cwd=tmp_path)
-    script = "import bifocal; print(bifocal.load('bifocal-demo').search('a red star', k=1)[0].captions)"
+    script = (
+        "import bifocal; print(bifocal.load('bifocal-demo').search('a red star', k=1)[0].captions)"
+    )
     run(environment / "python", "-c", script, cwd=tmp_path)
 
 
 def test_a_package_of_the_user_keeps_its_name(environment: Path, tmp_path: Path) -> None:
     """The other tests run beside it."""
-    assert run(environment / "python", "-c", "import components; print(components.MINE)", cwd=tmp_path) == "True\n"
+    assert (
+        run(environment / "python", "-c", "import components; print(components.MINE)", cwd=tmp_path)
+        == "True\n"
+    )
     (tmp_path / "runtime.py").write_text("raise SystemExit('imported')\n")
-    assert "train_embedding" in run(environment / "python", "-m", "bifocal", "components", "--help", cwd=tmp_path)
+    assert "train_embedding" in run(
+        environment / "python", "-m", "bifocal", "components", "--help", cwd=tmp_path
+    )
 
 
 def test_a_script_of_a_user_has_types(environment: Path, tmp_path: Path) -> None:
@@ -107,7 +120,10 @@ def test_the_wheel_has_the_runtime_of_browsers(environment: Path) -> None:
 
 def test_other_commands_name_the_missing_extra(environment: Path, tmp_path: Path) -> None:
     output = run(environment / "bifocal", "train", tmp_path, code=1)
-    assert output == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\n"
+    assert (
+        output
+        == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\n"
+    )
     output = run(environment / "bifocal", "export-site", tmp_path, code=1)
     assert output.endswith(": pip install 'bifocal-vse[site,cpu]'\n")
     output = run(environment / "bifocal", "inspect", tmp_path / "none", code=2)

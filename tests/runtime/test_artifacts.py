@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from runtime.artifacts import artifact_hash, check_files, commit, open_partial, read_manifest, write_json
+from runtime.artifacts import (
+    artifact_hash,
+    check_files,
+    commit,
+    open_partial,
+    read_manifest,
+    write_json,
+)
 
 FINGERPRINT = {"component": "toy", "parameters": {"size": 1}, "inputs": {}, "code": "abc"}
 
@@ -37,7 +44,9 @@ def test_artifact_hash_depends_on_content_alone(tmp_path: Path) -> None:
         write_artifact(tmp_path / name, content)
     a, b, c = (artifact_hash(tmp_path / name) for name in "abc")
     assert a == b != c
-    assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
+    assert (tmp_path / "a" / "manifest.json").read_bytes() == (
+        tmp_path / "b" / "manifest.json"
+    ).read_bytes()
 
 
 def test_previous_artifact_stays_until_commit(tmp_path: Path) -> None:
@@ -57,8 +66,9 @@ def test_partial_directory_is_kept_only_for_the_same_fingerprint(
     other = FINGERPRINT | {"parameters": {"size": 2}}
     assert capsys.readouterr().err == ""
     assert not (open_partial(tmp_path / "toy", other) / "checkpoint").exists()
-    assert "toy.partial: a killed run is discarded, because this run differs: parameters.size 1 -> 2" in (
-        capsys.readouterr().err
+    assert (
+        "toy.partial: a killed run is discarded, because this run differs: parameters.size 1 -> 2"
+        in (capsys.readouterr().err)
     )
     open_partial(tmp_path / "toy", FINGERPRINT)
     assert capsys.readouterr().err == "", "nothing but the fingerprint was there"
@@ -83,7 +93,10 @@ def test_directory_without_a_valid_manifest_is_an_error(tmp_path: Path) -> None:
 def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:
     write_json(tmp_path / "metrics.json", {"recall": nan, "rows": [1.5, (inf, 2)]})
     text = (tmp_path / "metrics.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == {"recall": None, "rows": [1.5, [None, 2]]}
+    assert json.loads(text, parse_constant=pytest.fail) == {
+        "recall": None,
+        "rows": [1.5, [None, 2]],
+    }
 
 
 def test_files_that_differ_from_the_manifest_are_named(tmp_path: Path) -> None:
@@ -93,7 +106,10 @@ def test_files_that_differ_from_the_manifest_are_named(tmp_path: Path) -> None:
     file.with_name("note").write_text("of the user")
     check_files(tmp_path / "toy")
     file.write_text("two")
-    with pytest.raises(ValueError, match=r"file\.txt differs from its hash in manifest\.json: .* after toy wrote it"):
+    with pytest.raises(
+        ValueError,
+        match=r"file\.txt differs from its hash in manifest\.json: .* after toy wrote it",
+    ):
         check_files(tmp_path / "toy")
     file.unlink()
     with pytest.raises(ValueError, match=r"file\.txt is missing, but it is in manifest\.json"):
@@ -104,8 +120,12 @@ def kill(*_: object, **__: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("call", ["runtime.artifacts.hash_files", "runtime.artifacts.write_json", "os.rename"])
-def test_killed_commit_keeps_the_work(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "call", ["runtime.artifacts.hash_files", "runtime.artifacts.write_json", "os.rename"]
+)
+def test_killed_commit_keeps_the_work(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_artifact(tmp_path / "toy", "one")
     partial = open_partial(tmp_path / "toy", FINGERPRINT)
     (partial / "checkpoints").mkdir()
@@ -119,7 +139,10 @@ def test_killed_commit_keeps_the_work(call: str, tmp_path: Path, monkeypatch: py
     partial = open_partial(tmp_path / "toy", FINGERPRINT)
     if call == "os.rename":  # the journal was written: the next process completes it
         assert read_manifest(tmp_path / "toy")["files"].keys() == {"result"}
-        assert sorted(path.name for path in (tmp_path / "toy").iterdir()) == ["manifest.json", "result"]
+        assert sorted(path.name for path in (tmp_path / "toy").iterdir()) == [
+            "manifest.json",
+            "result",
+        ]
     else:
         assert (partial / "checkpoints" / "last").read_text() == "days of work"
         assert read_manifest(tmp_path / "toy")["files"].keys() == {"folder/file.txt"}
@@ -128,7 +151,9 @@ def test_killed_commit_keeps_the_work(call: str, tmp_path: Path, monkeypatch: py
         check_files(tmp_path / "toy")
 
 
-def test_full_disk_at_the_manifest_keeps_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_at_the_manifest_keeps_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partial = open_partial(tmp_path / "toy", FINGERPRINT)
     (partial / "checkpoint").write_text("days of work")
 
@@ -157,12 +182,17 @@ time.sleep(60)
 def test_artifact_that_another_process_writes_is_refused_until_it_ends(tmp_path: Path) -> None:
     final = tmp_path / "toy"
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, final], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, final],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as writer:
         assert writer.stdout is not None
         child = int(writer.stdout.readline())
         for fingerprint in ({}, FINGERPRINT):
-            with pytest.raises(ValueError, match=r"another process writes .*toy\.partial: wait for its end"):
+            with pytest.raises(
+                ValueError, match=r"another process writes .*toy\.partial: wait for its end"
+            ):
                 open_partial(final, fingerprint)
         assert (tmp_path / "toy.partial" / "fingerprint.json").read_text() == "{}"
         writer.kill()

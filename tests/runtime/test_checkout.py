@@ -11,7 +11,9 @@ from runtime.mlflow import git_commit
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_folder_and_the_commit_are_those_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_and_the_commit_are_those_of_the_checkout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DVC_ROOT", raising=False)
     monkeypatch.chdir(ROOT / "runtime")
     assert project_folder() == ROOT

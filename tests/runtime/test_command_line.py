@@ -19,14 +19,18 @@ class Mining(StrictModel):
 
 
 class Phase(StrictModel):
-    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(description="training loss")
+    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
+        description="training loss"
+    )
     epochs: int = Field(ge=1, description="passes over all captions")
 
 
 class Toy(Params):
     phases: list[Phase] = Field(description="training phases")
     mining: Mining | None = Field(description="negative mining; null for none")
-    sorters: list[Annotated[ClassRef, FromRegistry("bifocal.sorters")]] = Field(description="sorters to compare")
+    sorters: list[Annotated[ClassRef, FromRegistry("bifocal.sorters")]] = Field(
+        description="sorters to compare"
+    )
 
 
 TOY = Component(
@@ -38,7 +42,14 @@ TOY = Component(
     outputs=("toys",),
     merge_step="glue",
 )
-GLUE = Component(name="glue", summary="Merge.", image="cpu", params=Params, outputs=("toys",), has_parameters=False)
+GLUE = Component(
+    name="glue",
+    summary="Merge.",
+    image="cpu",
+    params=Params,
+    outputs=("toys",),
+    has_parameters=False,
+)
 VALUES = {
     "seed": 1,
     "toy": {
@@ -57,7 +68,11 @@ def main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Group:
 
 
 def help_lines(main: click.Group, component: str) -> list[str]:
-    output = CliRunner().invoke(main, [component, "--help"], terminal_width=200, catch_exceptions=False).output
+    output = (
+        CliRunner()
+        .invoke(main, [component, "--help"], terminal_width=200, catch_exceptions=False)
+        .output
+    )
     return output.splitlines()
 
 
@@ -76,7 +91,10 @@ def test_help_shows_values_types_and_descriptions_of_nested_groups(main: click.G
         "    0:",
         "      loss: {losses: [TripletLoss], name: WeightedSumLoss}",
     ]
-    assert lines[lines.index("      epochs: 3") + 1] == "        passes over all captions [integer ≥ 1]"
+    assert (
+        lines[lines.index("      epochs: 3") + 1]
+        == "        passes over all captions [integer ≥ 1]"
+    )
 
 
 def test_help_shows_the_keys_of_a_group_that_is_null(main: click.Group) -> None:
@@ -89,7 +107,9 @@ def test_help_shows_the_keys_of_a_group_that_is_null(main: click.Group) -> None:
     ]
 
 
-def test_help_lists_the_registered_parts_and_the_arguments_of_the_chosen_one(main: click.Group) -> None:
+def test_help_lists_the_registered_parts_and_the_arguments_of_the_chosen_one(
+    main: click.Group,
+) -> None:
     lines = help_lines(main, "toy")
     text = "\n".join(lines)
     assert "parts of bifocal.losses: " in text

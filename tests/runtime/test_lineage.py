@@ -36,7 +36,9 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[Any]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     yield f"http://127.0.0.1:{server.server_address[1]}", events
     server.shutdown()
     server.server_close()
@@ -54,7 +56,14 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def read(event: dict[str, Any]) -> Any:
     """Return an event as OpenLineage's classes accept it: UUIDs, ISO times, known fields."""
-    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.event_v2 import (
+        InputDataset,
+        Job,
+        OutputDataset,
+        Run,
+        RunEvent,
+        RunState,
+    )
 
     fields = {name: value for name, value in event.items() if name != "schemaURL"}
     read = RunEvent(**fields | {
@@ -66,7 +75,9 @@ def read(event: dict[str, Any]) -> Any:
     return read
 
 
-def test_a_stage_sends_its_start_and_its_outputs(settings: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stage_sends_its_start_and_its_outputs(
+    settings: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("openlineage.client", reason="the extra lineage is not installed")
     settings.setenv("KFP_RUN_ID", RUN)
     with receiver() as (address, events):
@@ -77,7 +88,10 @@ def test_a_stage_sends_its_start_and_its_outputs(settings: pytest.MonkeyPatch, t
     assert start.run.runId == end.run.runId
     assert (end.job.namespace, end.job.name) == ("bifocal", "train_toy")
     (model,) = end.outputs
-    assert (model.name, model.facets["version"]["datasetVersion"]) == ("model", artifact_hash(tmp_path / "model"))
+    assert (model.name, model.facets["version"]["datasetVersion"]) == (
+        "model",
+        artifact_hash(tmp_path / "model"),
+    )
     assert end.run.facets["parent"]["run"]["runId"] == RUN
     assert read_manifest(tmp_path / "model")["component"] == "train_toy"
 
@@ -93,7 +107,10 @@ def test_a_failure_and_the_data_on_s3_are_named(settings: pytest.MonkeyPatch) ->
         with pytest.raises(ValueError, match="no image"), lineage_run("embed_collection", {}, {}):
             raise ValueError("no image at https://me:hunter22@host/x")
     start, interrupted, _, failed = map(read, events)
-    assert [(entry.namespace, entry.name) for entry in start.inputs] == [("team", "dataset"), ("s3://bucket", "photos")]
+    assert [(entry.namespace, entry.name) for entry in start.inputs] == [
+        ("team", "dataset"),
+        ("s3://bucket", "photos"),
+    ]
     assert interrupted.run.facets["errorMessage"]["message"] == "KeyboardInterrupt"
     assert failed.eventType.name == "FAIL"
     assert "no image at" in failed.run.facets["errorMessage"]["message"]
@@ -107,7 +124,10 @@ def test_a_receiver_that_is_away_does_not_end_a_stage(
     with receiver(404) as (address, _):
         settings.setenv("OPENLINEAGE_URL", address)
         train(tmp_path)
-    assert "warning: the OpenLineage event COMPLETE of train_toy was not sent" in capsys.readouterr().err
+    assert (
+        "warning: the OpenLineage event COMPLETE of train_toy was not sent"
+        in capsys.readouterr().err
+    )
 
 
 def test_without_the_setting_nothing_is_imported_and_with_it_the_package_is_named(
@@ -119,5 +139,8 @@ def test_without_the_setting_nothing_is_imported_and_with_it_the_package_is_name
     with lineage_run("evaluate", {}, {}):
         pass
     settings.setenv("OPENLINEAGE_CONFIG", "lineage.yml")
-    with pytest.raises(ValueError, match=r"pip install 'bifocal-vse\[lineage\]'"), lineage_run("evaluate", {}, {}):
+    with (
+        pytest.raises(ValueError, match=r"pip install 'bifocal-vse\[lineage\]'"),
+        lineage_run("evaluate", {}, {}),
+    ):
         pass

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
-from runtime.parameters import ParameterError, dump_yaml, load, load_yaml, merge, read_yaml, validate
+from runtime.parameters import (
+    ParameterError,
+    dump_yaml,
+    load,
+    load_yaml,
+    merge,
+    read_yaml,
+    validate,
+)
 from runtime.spec import (
     Alias,
     ClassRef,
@@ -42,7 +50,9 @@ class Toy(Params):
     batch_size: int = Field(ge=2)
     root: UserPath | None
     milestones: list[int]
-    corpus: Annotated[ClassRef, FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root",))]
+    corpus: Annotated[
+        ClassRef, FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root",))
+    ]
     steps: list[Step]
     sorters: list[Annotated[ClassRef, FromRegistry("bifocal.sorters")]]
 
@@ -56,7 +66,10 @@ GOOD: dict[str, Any] = {
         "root": "a/b",
         "milestones": [1, 2],
         "corpus": {"name": "Flickr8k", "root": "data/flickr8k"},
-        "steps": [{"loss": "HardestTripletLoss", "epochs": 2}, {"loss": {"name": "InfoNCELoss"}, "epochs": 1}],
+        "steps": [
+            {"loss": "HardestTripletLoss", "epochs": 2},
+            {"loss": {"name": "InfoNCELoss"}, "epochs": 1},
+        ],
         "sorters": ["ExactRankSorter"],
     },
 }
@@ -83,11 +96,23 @@ def test_valid_values_are_typed() -> None:
     [
         ({"toys": {}}, "toys: unknown section; did you mean 'toy'?"),
         ({"toy": {"batchsize": 3}}, "toy.batchsize: unknown key; did you mean 'batch_size'?"),
-        ({"toy": {"batch_size": "many"}}, "toy.batch_size: got 'many'; input should be a valid integer"),
+        (
+            {"toy": {"batch_size": "many"}},
+            "toy.batch_size: got 'many'; input should be a valid integer",
+        ),
         ({"toy": {"batch_size": 1.5}}, "toy.batch_size: got 1.5; input should be a valid integer"),
-        ({"toy": {"batch_size": True}}, "toy.batch_size: got True; input should be a valid integer"),
-        ({"toy": {"batch_size": 1}}, "toy.batch_size: got 1; input should be greater than or equal to 2"),
-        ({"toy": {"milestones": [1, "x"]}}, "toy.milestones.1: got 'x'; input should be a valid integer"),
+        (
+            {"toy": {"batch_size": True}},
+            "toy.batch_size: got True; input should be a valid integer",
+        ),
+        (
+            {"toy": {"batch_size": 1}},
+            "toy.batch_size: got 1; input should be greater than or equal to 2",
+        ),
+        (
+            {"toy": {"milestones": [1, "x"]}},
+            "toy.milestones.1: got 'x'; input should be a valid integer",
+        ),
         (
             {"toy": {"steps": [{"loss": "InfoNCE", "epochs": 1}]}},
             "toy.steps.0.loss: bifocal.losses has no 'InfoNCE'; did",
@@ -100,25 +125,51 @@ def test_valid_values_are_typed() -> None:
             {"toy": {"sorters": [{"name": "PositionwiseLSTMSorter", "hiden": 3}]}},
             "toy.sorters.0: PositionwiseLSTMSorter takes no 'hiden'",
         ),
-        ({"toy": {"corpus": {"name": "Scenes", "root": "a"}}}, "toy.corpus: Scenes takes no 'root'"),
-        ({"toy": {"corpus": {"name": "Scenes", "seed": 3}}}, "toy.corpus.seed: leave it out, the stage passes it"),
+        (
+            {"toy": {"corpus": {"name": "Scenes", "root": "a"}}},
+            "toy.corpus: Scenes takes no 'root'",
+        ),
+        (
+            {"toy": {"corpus": {"name": "Scenes", "seed": 3}}},
+            "toy.corpus.seed: leave it out, the stage passes it",
+        ),
         (
             {"toy": {"loss": {"name": "WeightedSumLoss", "losses": "InfoNCELoss"}}},
             "toy.loss.losses: got 'InfoNCELoss', expected",
         ),
         ({"seed": -1}, "seed: got -1; input should be greater than or equal to 0"),
-        ({"toy": {"loss": {"name": "TripletLos", "margin": 0.1}}}, "toy.loss: bifocal.losses has no 'TripletLos'; did"),
+        (
+            {"toy": {"loss": {"name": "TripletLos", "margin": 0.1}}},
+            "toy.loss: bifocal.losses has no 'TripletLos'; did",
+        ),
         (
             {"toy": {"loss": {"name": "TripletLoss", "margn": 0.1}}},
             "TripletLoss takes no 'margn'; did you mean 'margin'?",
         ),
-        ({"toy": {"loss": {"margin": "wide"}}}, "toy.loss.margin: got 'wide'; input should be a valid number"),
         (
-            {"toy": {"loss": {"name": "WeightedSumLoss", "losses": [{"name": "TripletLoss", "margn": 0.1}]}}},
+            {"toy": {"loss": {"margin": "wide"}}},
+            "toy.loss.margin: got 'wide'; input should be a valid number",
+        ),
+        (
+            {
+                "toy": {
+                    "loss": {
+                        "name": "WeightedSumLoss",
+                        "losses": [{"name": "TripletLoss", "margn": 0.1}],
+                    }
+                }
+            },
             "toy.loss.losses.0: TripletLoss takes no 'margn'; did you mean 'margin'?",
         ),
         (
-            {"toy": {"loss": {"name": "WeightedSumLoss", "losses": [{"name": "InfoNCELoss"}, {"margin": 0.1}]}}},
+            {
+                "toy": {
+                    "loss": {
+                        "name": "WeightedSumLoss",
+                        "losses": [{"name": "InfoNCELoss"}, {"margin": 0.1}],
+                    }
+                }
+            },
             "toy.loss.losses.1: got {'margin': 0.1}, expected the name of a part",
         ),
     ],
@@ -167,17 +218,31 @@ def test_user_paths_are_found_in_parts_and_replaced() -> None:
 
 
 def test_user_paths_are_found_in_lists_of_nested_parts() -> None:
-    nested = {"corpus": {"name": "Joined", "parts": [{"name": "A"}, {"name": "B", "root": "data/b"}, "C"]}}
+    nested = {
+        "corpus": {"name": "Joined", "parts": [{"name": "A"}, {"name": "B", "root": "data/b"}, "C"]}
+    }
     paths = TOY.user_paths(nested)
     assert paths == {("corpus", "parts", 1, "root"): "data/b"}
-    assert replace_values(nested, {next(iter(paths)): "elsewhere"})["corpus"]["parts"][1]["root"] == "elsewhere"
+    assert (
+        replace_values(nested, {next(iter(paths)): "elsewhere"})["corpus"]["parts"][1]["root"]
+        == "elsewhere"
+    )
 
 
 def test_recipes_and_settings_overlay_the_file(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("seed: 1\ntoy: {loss: {name: TripletLoss, margin: 0.1}, batch_size: 4}\n")
+    (tmp_path / "params.yaml").write_text(
+        "seed: 1\ntoy: {loss: {name: TripletLoss, margin: 0.1}, batch_size: 4}\n"
+    )
     (tmp_path / "recipe.yaml").write_text("toy: {loss: {name: HardestTripletLoss, margin: 0.3}}\n")
-    found = load(tmp_path / "params.yaml", [tmp_path / "recipe.yaml"], ["toy.batch_size=8", "toy.loss.margin=0.5"])
-    assert found == {"seed": 1, "toy": {"loss": {"name": "HardestTripletLoss", "margin": 0.5}, "batch_size": 8}}
+    found = load(
+        tmp_path / "params.yaml",
+        [tmp_path / "recipe.yaml"],
+        ["toy.batch_size=8", "toy.loss.margin=0.5"],
+    )
+    assert found == {
+        "seed": 1,
+        "toy": {"loss": {"name": "HardestTripletLoss", "margin": 0.5}, "batch_size": 8},
+    }
     found = load(tmp_path / "params.yaml", [], ["toy.loss.name=HardestTripletLoss"])
     assert found["toy"]["loss"] == {"name": "HardestTripletLoss", "margin": 0.1}
     found = load(tmp_path / "params.yaml", [], ["toy.loss={name: InfoNCELoss}"])
@@ -187,12 +252,15 @@ def test_recipes_and_settings_overlay_the_file(tmp_path: Path) -> None:
 def test_named_part_replaces_the_previous_arguments() -> None:
     base = {"part": {"name": "A", "of_a": 1}}
     for name in "AB":
-        assert merge(base, {"part": {"name": name, "more": 2}}) == {"part": {"name": name, "more": 2}}
+        assert merge(base, {"part": {"name": name, "more": 2}}) == {
+            "part": {"name": name, "more": 2}
+        }
     assert merge(base, {"part": {"more": 2}}) == {"part": {"name": "A", "of_a": 1, "more": 2}}
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("- a\n", "expected sections"), ("a: [", "is not YAML"), (None, "no such file")]
+    ("text", "expected"),
+    [("- a\n", "expected sections"), ("a: [", "is not YAML"), (None, "no such file")],
 )
 def test_invalid_file_is_an_error(tmp_path: Path, text: str | None, expected: str) -> None:
     file = tmp_path / "params.yaml"
@@ -208,9 +276,16 @@ def test_setting_without_a_value_is_an_error() -> None:
 
 
 def test_setting_changes_one_entry_of_a_list(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("toy: {steps: [{epochs: 1, loss: InfoNCELoss}, {epochs: 2}]}\n")
-    values = load(tmp_path / "params.yaml", [], ["toy.steps.1.epochs=5", "toy.steps.0.loss.temperature=0.1"])
-    assert values["toy"]["steps"] == [{"epochs": 1, "loss": {"name": "InfoNCELoss", "temperature": 0.1}}, {"epochs": 5}]
+    (tmp_path / "params.yaml").write_text(
+        "toy: {steps: [{epochs: 1, loss: InfoNCELoss}, {epochs: 2}]}\n"
+    )
+    values = load(
+        tmp_path / "params.yaml", [], ["toy.steps.1.epochs=5", "toy.steps.0.loss.temperature=0.1"]
+    )
+    assert values["toy"]["steps"] == [
+        {"epochs": 1, "loss": {"name": "InfoNCELoss", "temperature": 0.1}},
+        {"epochs": 5},
+    ]
     with pytest.raises(ParameterError, match=r"the list has no entry 2; it has 2, counted from 0"):
         load(tmp_path / "params.yaml", [], ["toy.steps.2.epochs=5"])
 
@@ -243,7 +318,23 @@ SCALARS = st.one_of(
     st.text("0123456789+-._eExobnaifNAIF", min_size=1, max_size=8),
     st.floats().map(repr),
     st.integers().map(str),
-    st.sampled_from(["yes", "on", "n", "True", "tRUE", "~", "Null", ".inf", "-.INF", "+.inf", ".NaN", "1:30", "1_000"]),
+    st.sampled_from(
+        [
+            "yes",
+            "on",
+            "n",
+            "True",
+            "tRUE",
+            "~",
+            "Null",
+            ".inf",
+            "-.INF",
+            "+.inf",
+            ".NaN",
+            "1:30",
+            "1_000",
+        ]
+    ),
 )
 
 
@@ -263,7 +354,13 @@ def test_scalars_are_read_as_dvc_reads_them(text: str) -> None:
 
 
 @given(
-    st.one_of(SCALARS, st.text(st.characters(codec="utf-8")), st.floats(allow_nan=False), st.integers(), st.booleans())
+    st.one_of(
+        SCALARS,
+        st.text(st.characters(codec="utf-8")),
+        st.floats(allow_nan=False),
+        st.integers(),
+        st.booleans(),
+    )
 )
 @example("2026-11-27")
 @example("=")
@@ -305,7 +402,9 @@ def test_a_text_has_a_value_that_json_holds_or_is_one_error_of_one_line(text: st
         (b"a: !!python/name:os x", "python/name:os is not a type of parameters"),
     ],
 )
-def test_a_file_that_is_not_read_names_itself_and_the_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_read_names_itself_and_the_line(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_bytes(content)
     with pytest.raises(ParameterError, match=rf"recipe\.yaml is not .*{message}"):
@@ -320,15 +419,23 @@ def test_a_merged_key_is_no_repeated_key() -> None:
 def test_a_parameter_called_name_makes_no_part_of_a_section(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("seed: 1\nembed: {name: theirs, source: null}\n")
     (tmp_path / "recipe.yaml").write_text("embed: {name: mine}\n")
-    for options in ([tmp_path / "recipe.yaml"], []), ([], ["embed={name: mine}"]), ([], ["embed.name=mine"]):
+    for options in (
+        ([tmp_path / "recipe.yaml"], []),
+        ([], ["embed={name: mine}"]),
+        ([], ["embed.name=mine"]),
+    ):
         values = load(tmp_path / "params.yaml", *options)
         assert values["embed"] == {"name": "mine", "source": None}
-    assert merge({"labels": {"a": "1"}}, {"labels": {"name": "b"}}, parts=False) == {"labels": {"a": "1", "name": "b"}}
+    assert merge({"labels": {"a": "1"}}, {"labels": {"name": "b"}}, parts=False) == {
+        "labels": {"a": "1", "name": "b"}
+    }
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_numbers_are_finite(number: float) -> None:
-    assert "loss.margin: got" in problem({"toy": {"loss": {"name": "TripletLoss", "margin": number}}})
+    assert "loss.margin: got" in problem(
+        {"toy": {"loss": {"name": "TripletLoss", "margin": number}}}
+    )
 
     class Rates(StrictModel):
         one: float = Field(gt=0)
@@ -360,7 +467,9 @@ def test_a_model_name_is_accepted_as_mlflow_accepts_it(name: str) -> None:
     assert SearchModelVersionUtils.parse_search_filter(f"name = '{name}'")[0]["value"] == name
 
 
-@pytest.mark.parametrize("name", ["team/bifocal", "a:b", "a.b", "50%", "it's", " ", "", "a\nb", "a?b", 'a"b'])
+@pytest.mark.parametrize(
+    "name", ["team/bifocal", "a:b", "a.b", "50%", "it's", " ", "", "a\nb", "a?b", 'a"b']
+)
 def test_a_model_name_that_mlflow_refuses_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="MLflow accepts no model"):
         TypeAdapter(ModelName).validate_python(name)
@@ -371,5 +480,7 @@ def test_a_model_name_that_mlflow_refuses_is_refused(name: str) -> None:
     [("latest", False), ("v1", False), ("v", True), ("v1a", True), ("A", False), ("latest2", True)],
 )
 def test_an_alias_that_mlflow_reserves_is_refused(alias: str, accepted: bool) -> None:
-    with nullcontext() if accepted else pytest.raises(ValidationError, match="not 'latest' or 'v1'"):
+    with (
+        nullcontext() if accepted else pytest.raises(ValidationError, match="not 'latest' or 'v1'")
+    ):
         TypeAdapter(Alias).validate_python(alias)

@@ -29,12 +29,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is a function of glibc")
 def test_a_tensor_of_a_stage_gets_freed_memory(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True
+    )
     assert int(done.stdout.splitlines()[-1]) < MEGABYTES  # 256 per MB with pages of 4 KB
 
 
 @pytest.mark.parametrize("triton", [False, True])
-def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(triton: bool, tmp_path: Path) -> None:
+def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(
+    triton: bool, tmp_path: Path
+) -> None:
     (tmp_path / "triton.py").write_text("")
     program = (
         "import atexit, gc, click\nfrom runtime.process import run\n"
@@ -43,17 +47,28 @@ def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(triton:
     )
     places = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     environment = os.environ | {"PYTHONPATH": places}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == [str(not triton)]
 
 
 @pytest.mark.parametrize(
     ("counters", "expected"),
     [
-        ({"memory.peak": "2147483648", "memory.max": "3221225472"}, "memory: peak 2.00 GiB, limit 3.00 GiB"),
-        ({"memory.current": "1073741824", "memory.max": "3221225472"}, "memory: peak 1.00 GiB, limit 3.00 GiB"),
         (
-            {"memory/memory.max_usage_in_bytes": "1073741824", "memory/memory.limit_in_bytes": "2147483648"},
+            {"memory.peak": "2147483648", "memory.max": "3221225472"},
+            "memory: peak 2.00 GiB, limit 3.00 GiB",
+        ),
+        (
+            {"memory.current": "1073741824", "memory.max": "3221225472"},
+            "memory: peak 1.00 GiB, limit 3.00 GiB",
+        ),
+        (
+            {
+                "memory/memory.max_usage_in_bytes": "1073741824",
+                "memory/memory.limit_in_bytes": "2147483648",
+            },
             "memory: peak 1.00 GiB, limit 2.00 GiB",
         ),
         ({"memory.peak": "2147483648", "memory.max": "max"}, None),
@@ -86,5 +101,7 @@ def test_freed_memory_of_tensors_of_many_sizes_is_returned() -> None:
         "while process._own_memory() > before / 2 and time.monotonic() < end:\n    time.sleep(0.05)\n"
         "print(before > 1000 << 20, process._own_memory() < before / 2)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["True", "True"]

@@ -58,23 +58,37 @@ def test_credentials_are_hidden(text: str) -> None:
         assert secret not in redacted
 
 
-LETTERS = st.characters(min_codepoint=32, max_codepoint=0x17F, blacklist_characters="*\x7f", blacklist_categories=["C"])
+LETTERS = st.characters(
+    min_codepoint=32, max_codepoint=0x17F, blacklist_characters="*\x7f", blacklist_categories=["C"]
+)
 PASSWORDS = st.text(LETTERS, min_size=6, max_size=24).filter(lambda text: text == text.strip())
 
 
-@given(PASSWORDS, st.sampled_from(["KFP_TOKEN", "KFP_COOKIES", "MLFLOW_TRACKING_URI", "HF_ENDPOINT", "login"]))
+@given(
+    PASSWORDS,
+    st.sampled_from(["KFP_TOKEN", "KFP_COOKIES", "MLFLOW_TRACKING_URI", "HF_ENDPOINT", "login"]),
+)
 def test_any_password_is_hidden_in_every_spelling(password: str, name: str) -> None:
     value = {"KFP_COOKIES": f"session={password}", "KFP_TOKEN": password}.get(name, "")
     if name == "MLFLOW_TRACKING_URI":
         value = f"http://user:{quote(password, safe='')}@mlflow:5000"
-    elif name == "HF_ENDPOINT":  # characters that belong quoted, and that a client cuts the address at
+    elif (
+        name == "HF_ENDPOINT"
+    ):  # characters that belong quoted, and that a client cuts the address at
         password = password.replace("@", "")
         value = f"http://user:{password}@hub"
     elif name == "login":
         value = f"https://{quote(password, safe='')}@mlflow:5000"
     if len(password) < 6 or (name == "KFP_COOKIES" and ";" in password):
         return
-    spellings = (password, repr(password), json.dumps([password]), quote(password, safe=""), escape(password), value)
+    spellings = (
+        password,
+        repr(password),
+        json.dumps([password]),
+        quote(password, safe=""),
+        escape(password),
+        value,
+    )
     for spelled in (*spellings, repr(OSError(f"no answer: {value!r}"))):
         redacted = redact(f"([{spelled}])", {name: value})
         assert "***" in redacted
@@ -103,8 +117,14 @@ def test_values_of_secret_variables_are_hidden(name: str, value: str, secret: st
 def test_a_password_with_an_at_sign_is_hidden_up_to_the_last_one(first: str, second: str) -> None:
     value = f"postgresql://user:{first}@{second}@host/db"
     parts = [part for part in re.split("[/?#@]", f"{first}@{second}") if part]
-    if first == first.strip() and second == second.strip() and min(map(len, parts), default=0) >= MIN_LENGTH:
-        text = redact(f"MLflow at {value}: failed to resolve host {second!r}", {"MLFLOW_TRACKING_URI": value})
+    if (
+        first == first.strip()
+        and second == second.strip()
+        and min(map(len, parts), default=0) >= MIN_LENGTH
+    ):
+        text = redact(
+            f"MLflow at {value}: failed to resolve host {second!r}", {"MLFLOW_TRACKING_URI": value}
+        )
         assert first not in text.replace("MLflow at postgresql://", "")
         assert second not in text.replace("failed to resolve host", "")
 
@@ -112,7 +132,12 @@ def test_a_password_with_an_at_sign_is_hidden_up_to_the_last_one(first: str, sec
 @pytest.mark.parametrize("secret", ["a/b+c=d?e", "päss/wört"])
 def test_a_secret_is_hidden_in_further_spellings(secret: str) -> None:
     quoted = quote(secret, safe="")
-    for spelled in (quoted.lower(), quote(quoted, safe=""), repr(secret.encode()), b64encode(secret.encode()).decode()):
+    for spelled in (
+        quoted.lower(),
+        quote(quoted, safe=""),
+        repr(secret.encode()),
+        b64encode(secret.encode()).decode(),
+    ):
         assert spelled not in redact(f"<{spelled}>", {"X_TOKEN": secret})
 
 
@@ -138,7 +163,9 @@ def test_command_line_prints_neither_errors_nor_tracebacks_with_credentials(erro
         f"@click.command()\ndef main(): raise {error}('no answer from http://me:S3cret@host')\n"
         "run(main, 'demo')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "no answer from http://***@host" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr
@@ -147,13 +174,18 @@ def test_command_line_prints_neither_errors_nor_tracebacks_with_credentials(erro
 def test_pipeline_commands_print_no_credentials() -> None:
     environment = {**os.environ, "KFP_ENDPOINT": "http://me:S3cret@127.0.0.1:9"}
     command = [sys.executable, "-m", "pipelines", "schedule", "list"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "error: no Kubeflow server answers at http://***@127.0.0.1:9" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr
 
 
 def test_keys_of_the_service_are_hidden() -> None:
-    environment = {"BIFOCAL_API_KEYS": "first-key, second-key", "BIFOCAL_ADMIN_KEY": "the-admin-key"}
+    environment = {
+        "BIFOCAL_API_KEYS": "first-key, second-key",
+        "BIFOCAL_ADMIN_KEY": "the-admin-key",
+    }
     for key in ("first-key", "second-key", "the-admin-key"):
         assert redact(f"wrong key {key}!", environment) == "wrong key ***!"

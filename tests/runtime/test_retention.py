@@ -88,10 +88,14 @@ def test_nothing_that_is_needed_is_deleted(steps: list[tuple[str, int]]) -> None
         recent = [unit for unit in world.present if unit.changed > world.now - timedelta(days=DAYS)]
         world.check()
         assert {unit.digest for unit in recent} <= {unit.digest for unit in world.present}
-    before = {unit.name: unit.digest for unit in sorted(world.present, key=lambda unit: unit.changed)}
+    before = {
+        unit.name: unit.digest for unit in sorted(world.present, key=lambda unit: unit.changed)
+    }
     world.clean(1000)
     world.check()
-    assert set(before.values()) <= {unit.digest for unit in world.present}, "the cache gives the newest of each name"
+    assert set(before.values()) <= {unit.digest for unit in world.present}, (
+        "the cache gives the newest of each name"
+    )
 
 
 @given(weeks=st.integers(30, 60))
@@ -133,7 +137,9 @@ def test_units_of_a_run_on_s3_are_found_and_deleted(s3: None, tmp_path: Path) ->
 
 
 def test_units_of_a_shared_store_have_the_name_of_the_output(tmp_path: Path) -> None:
-    digests = [write(tmp_path / "features" / (character * 32), {}, character) for character in "abc"]
+    digests = [
+        write(tmp_path / "features" / (character * 32), {}, character) for character in "abc"
+    ]
     partial = tmp_path / "features" / ("d" * 32 + ".partial")
     (partial / "checkpoints").mkdir(parents=True)
     (partial / "checkpoints/last.safetensors").write_text("killed")
@@ -150,7 +156,9 @@ def test_units_of_a_shared_store_have_the_name_of_the_output(tmp_path: Path) -> 
     assert len(list((tmp_path / "features").iterdir())) == 4 - len(due)
 
 
-def test_checkpoints_of_a_running_training_stay(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_of_a_running_training_stay(
+    s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a" * 32, "b" * 32, "notes"):
         (tmp_path / name / "process").mkdir(parents=True)
         (tmp_path / name / "index.json").write_text(json.dumps({"embedding/last": "process/1"}))
@@ -159,4 +167,7 @@ def test_checkpoints_of_a_running_training_stay(s3: None, tmp_path: Path, monkey
     units = checkpoint_units("s3://bucket/checkpoints")
     assert [unit.address[-32:] for unit in units] == ["a" * 32, "b" * 32]
     assert unneeded(units, [], datetime.now(UTC), 30, 1) == []
-    assert unneeded(units, [], datetime.now(UTC) + timedelta(days=31), 30, 1)[::-1] in (units, units[::-1])
+    assert unneeded(units, [], datetime.now(UTC) + timedelta(days=31), 30, 1)[::-1] in (
+        units,
+        units[::-1],
+    )

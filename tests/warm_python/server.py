@@ -106,7 +106,9 @@ def main(address: str) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # without destructors of libraries, which wait for threads that a fork does not have
+    os._exit(
+        code
+    )  # without destructors of libraries, which wait for threads that a fork does not have
 
 
 if __name__ == "__main__":

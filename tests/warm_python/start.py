@@ -19,10 +19,14 @@ def warm_python(folder: Path) -> Iterator[Path]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-P", str(HERE / "server.py"), str(address)]
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     for name, module in (("python", ""), ("dvc", "-m dvc ")):
         program = folder / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE / "client.py"}" "{address}" {module}"$@"\n')
+        program.write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE / "client.py"}" "{address}" {module}"$@"\n'
+        )
         program.chmod(0o755)
     try:
         while not address.exists():

@@ -62,7 +62,9 @@ class BottomUpBackbone:
 class ConvNorm(nn.Conv2d):
     """Convolution without bias, followed by a frozen batch normalization."""
 
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, dilation: int = 1) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, size: int, stride: int = 1, dilation: int = 1
+    ) -> None:
         from torchvision.ops import FrozenBatchNorm2d  # imported here: it takes seconds
 
         padding = dilation * (size // 2)
@@ -81,7 +83,9 @@ class Bottleneck(nn.Module):
         self.conv1 = ConvNorm(inputs, width, 1, stride)
         self.conv2 = ConvNorm(width, width, 3, dilation=dilation)
         self.conv3 = ConvNorm(width, 4 * width, 1)
-        self.shortcut = None if inputs == 4 * width and stride == 1 else ConvNorm(inputs, 4 * width, 1, stride)
+        self.shortcut = (
+            None if inputs == 4 * width and stride == 1 else ConvNorm(inputs, 4 * width, 1, stride)
+        )
 
     def forward(self, maps: Tensor) -> Tensor:
         residual = self.conv3(relu(self.conv2(relu(self.conv1(maps)))))
@@ -95,7 +99,9 @@ class BottomUpNetwork(nn.Module):
     many features. The first of the ``classes`` is the background.
     """
 
-    def __init__(self, blocks: Sequence[int] = (3, 4, 23, 3), width: int = 64, classes: int = 1601) -> None:
+    def __init__(
+        self, blocks: Sequence[int] = (3, 4, 23, 3), width: int = 64, classes: int = 1601
+    ) -> None:
         super().__init__()
         self.stem = nn.ModuleDict({"conv1": ConvNorm(3, width, 7, stride=2)})
         self.res2 = _stage(blocks[0], width, width, stride=1)
@@ -148,9 +154,13 @@ def resize(pixels: Tensor, shorter: int, longer: int) -> tuple[Tensor, float]:
     scale = shorter / min(height, width)
     if round(scale * max(height, width)) > longer:
         scale = longer / max(height, width)
-    centered = pixels.flip(0).float() - pixels.new_tensor(MEAN_BGR, dtype=torch.float32).view(3, 1, 1)
+    centered = pixels.flip(0).float() - pixels.new_tensor(MEAN_BGR, dtype=torch.float32).view(
+        3, 1, 1
+    )
     size = (round(height * scale), round(width * scale))
-    return interpolate(centered.unsqueeze(0), size=size, mode="bilinear", align_corners=False), scale
+    return interpolate(
+        centered.unsqueeze(0), size=size, mode="bilinear", align_corners=False
+    ), scale
 
 
 def anchor_grid(height: int, width: int) -> Tensor:
@@ -162,7 +172,9 @@ def anchor_grid(height: int, width: int) -> Tensor:
     center = (STRIDE - 1) / 2
     offsets = (sides.reshape(-1, 2) - 1) / 2
     cell = torch.cat([center - offsets, center + offsets], dim=1)
-    y, x = torch.meshgrid(torch.arange(height) * STRIDE, torch.arange(width) * STRIDE, indexing="ij")
+    y, x = torch.meshgrid(
+        torch.arange(height) * STRIDE, torch.arange(width) * STRIDE, indexing="ij"
+    )
     shifts = torch.stack([x, y, x, y], dim=-1).reshape(-1, 1, 4)
     return (shifts + cell).reshape(-1, 4)
 
@@ -190,10 +202,14 @@ def suppress(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
 
 def _stage(blocks: int, inputs: int, width: int, stride: int, dilation: int = 1) -> nn.Sequential:
     first = Bottleneck(inputs, width, stride, dilation)
-    return nn.Sequential(first, *(Bottleneck(4 * width, width, 1, dilation) for _ in range(blocks - 1)))
+    return nn.Sequential(
+        first, *(Bottleneck(4 * width, width, 1, dilation) for _ in range(blocks - 1))
+    )
 
 
-def convert_bottom_up(checkpoint: Path, target: Path, network: BottomUpNetwork | None = None) -> int:
+def convert_bottom_up(
+    checkpoint: Path, target: Path, network: BottomUpNetwork | None = None
+) -> int:
     """Write the weights that ``BottomUp`` loads with ``FromFile`` to ``target``; return the number of tensors.
 
     The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` or ``bua-caffe-frcn-r101-k10-100.pth`` of Yu et al.
@@ -202,16 +218,22 @@ def convert_bottom_up(checkpoint: Path, target: Path, network: BottomUpNetwork |
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises several classes for files that are not checkpoints
-        raise ValueError(f"{checkpoint} is refused: it is not a checkpoint with only tensors ({error})") from error
+        raise ValueError(
+            f"{checkpoint} is refused: it is not a checkpoint with only tensors ({error})"
+        ) from error
     state = content.get("model", content) if isinstance(content, dict) else None
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(tensor, Tensor) for tensor in state.values()
+    ):
         raise ValueError(f"{checkpoint} holds no named weights, expected the checkpoint R101-k36")
     tensors = {}
     for name, tensor in state.items():
         if name.startswith(UNUSED) or name.endswith("num_batches_tracked"):
             continue
         prefix = next((prefix for prefix in NAMES if name.startswith(prefix)), None)
-        tensors[name if prefix is None else NAMES[prefix] + name.removeprefix(prefix)] = tensor.float().contiguous()
+        tensors[name if prefix is None else NAMES[prefix] + name.removeprefix(prefix)] = (
+            tensor.float().contiguous()
+        )
     load_into(BottomUpBackbone({}).network if network is None else network, tensors, checkpoint)
     target.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, target)

@@ -23,7 +23,9 @@ class Detector:
         if name not in detectors:
             raise ValueError(f"torchvision has no detector {name!r}; {suggest(name, detectors)}")
         self.name, self.model_arguments = name, model_arguments
-        self.network: nn.Module = get_model(name, weights=None, weights_backbone=None, **model_arguments)
+        self.network: nn.Module = get_model(
+            name, weights=None, weights_backbone=None, **model_arguments
+        )
         self.network = self.network.eval().requires_grad_(False)
         self.two_stage = hasattr(self.network, "roi_heads")
 
@@ -89,5 +91,7 @@ def _pool(network: Any, images: Sequence[Tensor], boxes: Sequence[Tensor]) -> li
         for found, image, (height, width) in zip(boxes, images, resized.image_sizes, strict=True)
     ]
     maps = head_maps(network, resized.tensors)
-    pooled = MultiScaleRoIAlign(list(maps), POOLED_SIZE, sampling_ratio=2)(maps, scaled, resized.image_sizes)
+    pooled = MultiScaleRoIAlign(list(maps), POOLED_SIZE, sampling_ratio=2)(
+        maps, scaled, resized.image_sizes
+    )
     return list(cast(Tensor, pooled).mean(dim=(2, 3)).split([len(found) for found in scaled]))

@@ -63,7 +63,11 @@ def check_input_size(network: nn.Module, name: str, size: int) -> None:
     """Raise ``ValueError`` if a transformer with fixed positions takes images of another size."""
     embedding = getattr(network, "patch_embed", None)
     expected = getattr(embedding, "img_size", None)
-    if getattr(embedding, "strict_img_size", False) and expected is not None and tuple(expected) != (size, size):
+    if (
+        getattr(embedding, "strict_img_size", False)
+        and expected is not None
+        and tuple(expected) != (size, size)
+    ):
         raise ValueError(
             f"{name} takes images of {expected[0]} x {expected[1]} pixels, not {size}: "
             f"set model_arguments to {{img_size: {size}}}, or leave size out"
@@ -130,14 +134,21 @@ class TimmBackbone(DescribedBackbone):
         try:
             self.network = timm.create_model(self.name, **self._create_arguments)
         except RuntimeError as error:
-            raise ValueError(f"timm has no backbone {self.name!r}: {error}; see timm.list_models()") from error
+            raise ValueError(
+                f"timm has no backbone {self.name!r}: {error}; see timm.list_models()"
+            ) from error
         self.network = self.network.eval().requires_grad_(False)
         pretrained = self.network.pretrained_cfg
-        self.mean, self.std = tuple(config.mean or pretrained["mean"]), tuple(config.std or pretrained["std"])
+        self.mean, self.std = (
+            tuple(config.mean or pretrained["mean"]),
+            tuple(config.std or pretrained["std"]),
+        )
         self.interpolation: str = pretrained["interpolation"]
         self.classifier_prefix: str = pretrained["classifier"].split(".")[0]
         self.size = config.size or input_size(pretrained, self.model_arguments)
-        self.resize: ResizeOrCrop = config.resize or ("square" if config.size else input_resize(pretrained))
+        self.resize: ResizeOrCrop = config.resize or (
+            "square" if config.size else input_resize(pretrained)
+        )
         self.scaled = scaled_side(pretrained, self.size)
 
     @property
@@ -182,7 +193,11 @@ class TimmBackbone(DescribedBackbone):
             (features,) = self.network.forward_intermediates(
                 inputs, indices=[stage], stop_early=True, intermediates_only=True, **norm
             )
-            return normalized(self.network, features.movedim(1, 3)).movedim(3, 1) if norm else cast(Tensor, features)
+            return (
+                normalized(self.network, features.movedim(1, 3)).movedim(3, 1)
+                if norm
+                else cast(Tensor, features)
+            )
         features = self.network.forward_features(inputs)
         if features.ndim == 3:
             return token_map(self.network, features, *inputs.shape[2:])
@@ -203,7 +218,9 @@ class TimmBackbone(DescribedBackbone):
     def check_stage(self, stage: int) -> None:
         """Raise ``ValueError`` unless the network has this stage."""
         if not 0 <= stage < self.stages:
-            raise ValueError(f"{self.name} has no stage {stage}: it has {self.stages}, counted from 0")
+            raise ValueError(
+                f"{self.name} has no stage {stage}: it has {self.stages}, counted from 0"
+            )
 
     def check_layers(self, names: Sequence[str]) -> None:
         """Raise ``ValueError`` unless the network has modules of these names."""
@@ -220,7 +237,9 @@ class TimmBackbone(DescribedBackbone):
         def store_as(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
             return lambda module, inputs, output: maps.update({name: output})
 
-        hooks = [self.network.get_submodule(name).register_forward_hook(store_as(name)) for name in names]
+        hooks = [
+            self.network.get_submodule(name).register_forward_hook(store_as(name)) for name in names
+        ]
         try:
             self.network.forward_features(self.normalize(pixels))
         finally:
@@ -235,7 +254,10 @@ class TimmBackbone(DescribedBackbone):
 
     def class_maps(self, features: Tensor) -> Tensor:
         """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et al., CVPR 2016."""
-        classifier, channels = self.network.get_classifier() if self.with_classifier else None, features.shape[1]
+        classifier, channels = (
+            self.network.get_classifier() if self.with_classifier else None,
+            features.shape[1],
+        )
         if not isinstance(classifier, nn.Linear) or classifier.in_features != channels:
             raise ValueError(
                 f"the classifier of {self.name} is {classifier}, expected a linear layer on the {channels} "

@@ -37,7 +37,9 @@ class TailLayers(nn.Module):
         graph = self.layers.graph
         inputs = [node for node in graph.nodes if node.target == after]
         if len(inputs) != 1:
-            raise ValueError(f"{after} is not a step of {type(network).__name__}.forward_features: name another layer")
+            raise ValueError(
+                f"{after} is not a step of {type(network).__name__}.forward_features: name another layer"
+            )
         (image,) = [node for node in graph.nodes if node.op == "placeholder"]
         with graph.inserting_after(image):
             maps = graph.placeholder("maps")
@@ -47,7 +49,9 @@ class TailLayers(nn.Module):
         output.args = ([*others, output.args[0]],)
         graph.eliminate_dead_code()
         if image.users:
-            raise ValueError(f"the layers behind {after} read outputs of earlier layers, too: name a later layer")
+            raise ValueError(
+                f"the layers behind {after} read outputs of earlier layers, too: name a later layer"
+            )
         graph.erase_node(image)
         self.layers.delete_all_unused_submodules()
         self.layers.recompile()
@@ -70,9 +74,15 @@ class TailLayers(nn.Module):
 
 def _last_node(graph: fx.Graph, network: nn.Module, name: str) -> fx.Node:
     """Return the node of a layer, or of the last layer of a sequence."""
-    found = [node for node in graph.nodes if node.op == "call_module" and f"{node.target}.".startswith(f"{name}.")]
+    found = [
+        node
+        for node in graph.nodes
+        if node.op == "call_module" and f"{node.target}.".startswith(f"{name}.")
+    ]
     if not found or not name:
-        raise ValueError(f"{name!r} is not a step of {type(network).__name__}.forward_features: name another layer")
+        raise ValueError(
+            f"{name!r} is not a step of {type(network).__name__}.forward_features: name another layer"
+        )
     last: fx.Node = found[-1]
     return last
 
@@ -95,10 +105,17 @@ class FrozenLayers(nn.Module):
     """Layer outputs (B, C, h, w) of a frozen timm model, by name, for square images with ``size`` pixels."""
 
     def __init__(
-        self, name: str, layers: Sequence[str], size: int, model_arguments: dict[str, Any] | None = None
+        self,
+        name: str,
+        layers: Sequence[str],
+        size: int,
+        model_arguments: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.backbone, self.layers = TimmBackbone(BackboneConfig(name, size, model_arguments=model_arguments)), layers
+        self.backbone, self.layers = (
+            TimmBackbone(BackboneConfig(name, size, model_arguments=model_arguments)),
+            layers,
+        )
         self.backbone.check_layers(layers)
         self.network = self.backbone.network
 
@@ -150,10 +167,14 @@ class PixelBackbone(nn.Module):
         return load_feature_weights(self.network, directory, self.classifier_prefix)
 
 
-def resize_for_eval(pixels: Tensor, mask: Tensor, method: EvalResize, image_size: int) -> list[Tensor]:
+def resize_for_eval(
+    pixels: Tensor, mask: Tensor, method: EvalResize, image_size: int
+) -> list[Tensor]:
     """Cut the padding from B images (B, 3, H, W) and resize them as in evaluation, to ``image_size`` pixels."""
     if method == "stretch":
-        return [resize_pixels(image, image_size, image_size) for image in whole_images(pixels, mask)]
+        return [
+            resize_pixels(image, image_size, image_size) for image in whole_images(pixels, mask)
+        ]
     if method == "scale_and_crop":
         return [center_crop(image) for image in whole_images(pixels, mask)]
     return whole_images(pixels, mask)
@@ -190,7 +211,9 @@ def resize_pixels(image: Tensor, height: int, width: int) -> Tensor:
     if image.shape[1:] == (height, width):
         return image
     size = (height, width)
-    return interpolate(image.unsqueeze(0), size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+    return interpolate(
+        image.unsqueeze(0), size=size, mode="bilinear", antialias=True, align_corners=False
+    )[0]
 
 
 def scale_shorter_side(image: Tensor) -> Tensor:

@@ -22,7 +22,9 @@ class COCO:
             of categories become phrases with boxes and masks, as in ``COCOInstances`` (BEAN, section 4.2).
     """
 
-    def __init__(self, root: Path | str | None = None, restval: bool = True, instances: bool = False) -> None:
+    def __init__(
+        self, root: Path | str | None = None, restval: bool = True, instances: bool = False
+    ) -> None:
         self.root, self.restval, self.instances = root, restval, instances
 
     def read(self, output_dir: Path) -> Corpus:

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.entries import placed, read_box, read_entries, read_id, read_size, read_text, read_whole
+from bifocal.datasets.formats.entries import (
+    placed,
+    read_box,
+    read_entries,
+    read_id,
+    read_size,
+    read_text,
+    read_whole,
+)
 from bifocal.datasets.formats.files import read_json, require_root
 from bifocal.datasets.formats.masks import Mask, Segmentation, encode_mask, read_mask
 from bifocal.datasets.splits import check_fractions, draw_splits
@@ -42,19 +50,30 @@ class COCOInstances:
         test: str | float = 0.0,
         seed: int = 0,
     ) -> None:
-        check_fractions("COCOInstances", val, test, "the name of a subset, such as 'val2017'", "images")
+        check_fractions(
+            "COCOInstances", val, test, "the name of a subset, such as 'val2017'", "images"
+        )
         self.root, self.seed = root, seed
         self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "COCOInstances", "annotations/ and the image folders")
-        subsets = [_read_subset(root, name, split) for split, name in self.subsets.items() if isinstance(name, str)]
+        subsets = [
+            _read_subset(root, name, split)
+            for split, name in self.subsets.items()
+            if isinstance(name, str)
+        ]
         images = [image for subset in subsets for image in subset.images]
-        splits = draw_splits({image.image_id: image.split for image in images}, self.subsets, self.seed)
+        splits = draw_splits(
+            {image.image_id: image.split for image in images}, self.subsets, self.seed
+        )
         return Corpus(
             root,
-            [ImageEntry(image.image_id, image.path, splits[image.image_id], image.size) for image in images],
+            [
+                ImageEntry(image.image_id, image.path, splits[image.image_id], image.size)
+                for image in images
+            ],
             [caption for subset in subsets for caption in subset.captions],
             [phrase for subset in subsets for phrase in subset.phrases],
             [entry for subset in subsets for entry in subset.excluded],
@@ -69,7 +88,9 @@ def _read_subset(root: Path, name: str, split: str) -> Corpus:
     corpus.images += read_entries(
         "image",
         placed(path.name, content["images"]),
-        lambda item: ImageEntry(read_id(item["id"]), f"{name}/{read_text(item['file_name'])}", split, read_size(item)),
+        lambda item: ImageEntry(
+            read_id(item["id"]), f"{name}/{read_text(item['file_name'])}", split, read_size(item)
+        ),
         corpus.rejected,
     )
     corpus.captions += read_coco_captions(path.name, content["annotations"], corpus.rejected)
@@ -77,12 +98,16 @@ def _read_subset(root: Path, name: str, split: str) -> Corpus:
     return corpus
 
 
-def read_coco_captions(file: str, records: Any, rejected: list[RejectedEntry]) -> list[CaptionEntry]:
+def read_coco_captions(
+    file: str, records: Any, rejected: list[RejectedEntry]
+) -> list[CaptionEntry]:
     """Return the captions in the list ``annotations`` of a file of captions."""
     return read_entries(
         "caption",
         placed(file, records),
-        lambda item: CaptionEntry(read_whole(item["id"]), read_id(item["image_id"]), read_text(item["caption"])),
+        lambda item: CaptionEntry(
+            read_whole(item["id"]), read_id(item["image_id"]), read_text(item["caption"])
+        ),
         rejected,
     )
 
@@ -99,7 +124,11 @@ def add_instances(corpus: Corpus, path: Path) -> None:
     image_ids, rejected = {image.image_id for image in corpus.images}, corpus.rejected
     groups: dict[tuple[str, str], list[_Object]] = defaultdict(list)
     images = placed(f"{path.name}, images", content["images"])
-    sizes = dict(read_entries("phrase", images, lambda item: (read_id(item["id"]), read_size(item)), rejected))
+    sizes = dict(
+        read_entries(
+            "phrase", images, lambda item: (read_id(item["id"]), read_size(item)), rejected
+        )
+    )
     names = category_names(path, content, rejected)
 
     def read(record: tuple[str, Any]) -> None:
@@ -111,7 +140,9 @@ def add_instances(corpus: Corpus, path: Path) -> None:
             raise ValueError(f"no category has the category_id {category}")
         name, is_crowd = names[category], read_whole(item.get("iscrowd") or 0)
         if is_crowd:
-            corpus.exclude("phrase", f"{name!r} of {image_id}", "crowd annotation: objects are not separated")
+            corpus.exclude(
+                "phrase", f"{name!r} of {image_id}", "crowd annotation: objects are not separated"
+            )
         box = None if is_crowd else read_box(item["bbox"])
         groups[image_id, name].append(_Object(place, box, item.get("segmentation") or []))
 
@@ -121,14 +152,24 @@ def add_instances(corpus: Corpus, path: Path) -> None:
     corpus.phrases += [phrase for phrase in found if phrase is not None]
 
 
-def category_names(path: Path, content: Mapping[str, Any], rejected: list[RejectedEntry]) -> dict[str, str]:
+def category_names(
+    path: Path, content: Mapping[str, Any], rejected: list[RejectedEntry]
+) -> dict[str, str]:
     """Return the names of COCO's categories by their ids."""
     records = placed(f"{path.name}, categories", content["categories"])
-    return dict(read_entries("phrase", records, lambda item: (read_id(item["id"]), read_text(item["name"])), rejected))
+    return dict(
+        read_entries(
+            "phrase", records, lambda item: (read_id(item["id"]), read_text(item["name"])), rejected
+        )
+    )
 
 
 def _phrase(
-    image_id: str, name: str, objects: Sequence[_Object], size: tuple[int, int] | None, rejected: list[RejectedEntry]
+    image_id: str,
+    name: str,
+    objects: Sequence[_Object],
+    size: tuple[int, int] | None,
+    rejected: list[RejectedEntry],
 ) -> PhraseEntry | None:
     """Return the phrase of a category in an image, without objects whose segmentation cannot be read."""
     masks: list[Mask] = []

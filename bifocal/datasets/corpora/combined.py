@@ -29,7 +29,10 @@ class Combined:
     parts: ClassVar[Mapping[str, str]] = {split: "bifocal.datasets.corpora" for split in SPLITS}
 
     def __init__(
-        self, train: CorpusReader | None = None, val: CorpusReader | None = None, test: CorpusReader | None = None
+        self,
+        train: CorpusReader | None = None,
+        val: CorpusReader | None = None,
+        test: CorpusReader | None = None,
     ) -> None:
         readers = {"train": train, "val": val, "test": test}
         self.readers = {split: reader for split, reader in readers.items() if reader is not None}
@@ -38,19 +41,32 @@ class Combined:
         """List the split of each corpus."""
         if not self.readers:
             raise ValueError("Combined needs the reader of at least one of train, val and test")
-        corpora = {split: _one_split(reader, split, output_dir) for split, reader in self.readers.items()}
+        corpora = {
+            split: _one_split(reader, split, output_dir) for split, reader in self.readers.items()
+        }
         roots = [corpus.image_root.absolute() for corpus in corpora.values()]
         image_root = Path(os.path.commonpath(roots))
         joined, metadata = Corpus(image_root), dict[str, Mapping[str, Any]]()
         for (split, corpus), root in zip(corpora.items(), roots, strict=True):
             prefix, folder = f"{type(self.readers[split]).__name__}/", root.relative_to(image_root)
             joined.images += [
-                replace(image, image_id=prefix + image.image_id, path=image.path and str(folder / image.path))
+                replace(
+                    image,
+                    image_id=prefix + image.image_id,
+                    path=image.path and str(folder / image.path),
+                )
                 for image in corpus.images
             ]
-            number = {caption.caption_id: len(joined.captions) + row for row, caption in enumerate(corpus.captions)}
+            number = {
+                caption.caption_id: len(joined.captions) + row
+                for row, caption in enumerate(corpus.captions)
+            }
             joined.captions += [
-                replace(caption, caption_id=number[caption.caption_id], image_id=prefix + caption.image_id)
+                replace(
+                    caption,
+                    caption_id=number[caption.caption_id],
+                    image_id=prefix + caption.image_id,
+                )
                 for caption in corpus.captions
             ]
             joined.phrases += [
@@ -62,9 +78,15 @@ class Combined:
                 for phrase in corpus.phrases
             ]
             metadata |= {prefix + image_id: values for image_id, values in corpus.metadata.items()}
-            joined.labels += [replace(label, image_id=prefix + label.image_id) for label in corpus.labels]
-        joined.excluded = list(dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.excluded))
-        joined.rejected = list(dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.rejected))
+            joined.labels += [
+                replace(label, image_id=prefix + label.image_id) for label in corpus.labels
+            ]
+        joined.excluded = list(
+            dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.excluded)
+        )
+        joined.rejected = list(
+            dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.rejected)
+        )
         return replace(joined, metadata=metadata)
 
 

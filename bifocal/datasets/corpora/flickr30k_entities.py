@@ -7,9 +7,23 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bifocal.datasets.base import SPLITS, Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import (
+    SPLITS,
+    Box,
+    CaptionEntry,
+    Corpus,
+    ImageEntry,
+    PhraseEntry,
+    RejectedEntry,
+)
 from bifocal.datasets.formats.entries import placed, read_entries
-from bifocal.datasets.formats.files import find_lists, read_lines, read_names, read_xml, require_root
+from bifocal.datasets.formats.files import (
+    find_lists,
+    read_lines,
+    read_names,
+    read_xml,
+    require_root,
+)
 
 _PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")
 _NOT_VISUAL = "0"
@@ -35,7 +49,9 @@ class Flickr30kEntities:
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
-        root = require_root(self.root, "Flickr30kEntities", "Sentences/, Annotations/, test.txt and the photographs")
+        root = require_root(
+            self.root, "Flickr30kEntities", "Sentences/, Annotations/, test.txt and the photographs"
+        )
         lists = find_lists(root, {split: f"{split}.txt" for split in SPLITS}, "Flickr30kEntities")
         corpus = Corpus(root / self.images)
 
@@ -47,7 +63,9 @@ class Flickr30kEntities:
                 corpus.captions.append(caption)
                 for chain, types, phrase in marked_phrases(line):
                     if boxes[chain]:
-                        entry = PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[chain]), types)
+                        entry = PhraseEntry(
+                            image_id, caption.caption_id, phrase, tuple(boxes[chain]), types
+                        )
                         corpus.phrases.append(entry)
                     else:
                         reason = "names nothing visible" if chain == _NOT_VISUAL else "no box"
@@ -55,7 +73,9 @@ class Flickr30kEntities:
             return ImageEntry(image_id, image_id, split, size)
 
         for split, path in lists.items():
-            numbers = ((f"{number}.jpg", number) for number in read_names(path, "Flickr30kEntities"))
+            numbers = (
+                (f"{number}.jpg", number) for number in read_names(path, "Flickr30kEntities")
+            )
             corpus.images += read_entries("image", numbers, partial(read, split), corpus.rejected)
         return corpus
 
@@ -67,16 +87,22 @@ def plain_sentence(line: str) -> str:
 
 def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
     """Return coreference chain, types and phrase of every mark in a line of a ``Sentences`` file."""
-    return ((match["chain"], match["types"][1:], match["phrase"]) for match in _PHRASE.finditer(line))
+    return (
+        (match["chain"], match["types"][1:], match["phrase"]) for match in _PHRASE.finditer(line)
+    )
 
 
-def read_boxes(path: Path, rejected: list[RejectedEntry]) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
+def read_boxes(
+    path: Path, rejected: list[RejectedEntry]
+) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
     """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every coreference chain."""
     boxes: defaultdict[str, list[Box]] = defaultdict(list)
 
     def read(item: ElementTree.Element) -> None:
         if item.find("bndbox") is not None:
-            x0, y0, x1, y1 = (_read_integer(item, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax"))
+            x0, y0, x1, y1 = (
+                _read_integer(item, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")
+            )
             for name in item.iter("name"):
                 boxes[str(name.text)].append((x0 - 1.0, y0 - 1.0, float(x1), float(y1)))
 

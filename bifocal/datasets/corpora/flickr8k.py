@@ -7,7 +7,11 @@ from bifocal.datasets.formats.entries import numbered, read_entries
 from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
 
 TOKENS = "Flickr8k.token.txt"
-LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
+LISTS = {
+    "train": "Flickr_8k.trainImages.txt",
+    "val": "Flickr_8k.devImages.txt",
+    "test": "Flickr_8k.testImages.txt",
+}
 
 
 class Flickr8k:
@@ -28,17 +32,23 @@ class Flickr8k:
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
-        root = require_root(self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images")
+        root = require_root(
+            self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images"
+        )
         folder = root / self.images
         corpus = Corpus(folder)
         lines = numbered(root / TOKENS, enumerate(read_lines(root / TOKENS, "Flickr8k")))
         captions = read_entries("caption", lines, _read_caption, corpus.rejected)
         lists = find_lists(root, LISTS, "Flickr8k")
         for split, path in lists.items():
-            corpus.images += [ImageEntry(name, name, split) for name in read_names(path, "Flickr8k")]
+            corpus.images += [
+                ImageEntry(name, name, split) for name in read_names(path, "Flickr8k")
+            ]
         listed = {entry.image_id for entry in corpus.images}
         if not folder.is_dir():
-            raise ValueError(f"Flickr8k: {folder} is not a folder; set the argument images to the photographs' folder")
+            raise ValueError(
+                f"Flickr8k: {folder} is not a folder; set the argument images to the photographs' folder"
+            )
         reason = f"in none of the lists {', '.join(LISTS[split] for split in lists)}"
         present = {path.name for path in folder.iterdir() if path.is_file()}
         for name in sorted(present - listed):
@@ -47,7 +57,11 @@ class Flickr8k:
             if caption.image_id in listed:
                 corpus.captions.append(caption)
             else:
-                corpus.exclude("caption", f"{caption.caption_id} of {caption.image_id}", f"its image is {reason}")
+                corpus.exclude(
+                    "caption",
+                    f"{caption.caption_id} of {caption.image_id}",
+                    f"its image is {reason}",
+                )
         return corpus
 
 

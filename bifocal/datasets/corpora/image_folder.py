@@ -18,9 +18,7 @@ from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars, unu
 from bifocal.datasets.splits import drawn_splits
 from bifocal.progress import log_line
 
-EXPECTED = (
-    "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file"
-)
+EXPECTED = "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file"
 
 
 class ImageFolder:
@@ -70,7 +68,9 @@ class ImageFolder:
         seed: int = 0,
     ) -> None:
         if min(val, test) < 0 or val + test >= 1:
-            raise ValueError(f"val is {val} and test is {test}: expected fractions in [0, 1) whose sum is less than 1")
+            raise ValueError(
+                f"val is {val} and test is {test}: expected fractions in [0, 1) whose sum is less than 1"
+            )
         self.root, self.captions, self.group_column = root, captions, group_column
         self.columns = {
             "image": image_column,
@@ -88,7 +88,11 @@ class ImageFolder:
         if archives:
             rejected = []
             for archive in archives:
-                target = output_dir if len(archives) == 1 else output_dir / archive.name.partition(".")[0]
+                target = (
+                    output_dir
+                    if len(archives) == 1
+                    else output_dir / archive.name.partition(".")[0]
+                )
                 rejected += unpack(archive, target)
             folder = list_folder(output_dir)
         folder.log_unread()
@@ -96,7 +100,9 @@ class ImageFolder:
         if table.path == folder.root:
             rejected += unused_sidecars(folder.root, folder.texts, folder.images)
         else:
-            log_line(_recognized(table, choose_columns(table.columns, self.columns, table.path.name)))
+            log_line(
+                _recognized(table, choose_columns(table.columns, self.columns, table.path.name))
+            )
         rejected += [*table.rejected, *rows.rejected]
         return self._corpus(folder, rows, rejected, drawn_into=output_dir)
 
@@ -117,11 +123,17 @@ class ImageFolder:
             raise ValueError(f"ImageFolder needs root: the folder with {EXPECTED}")
         root = Path(self.root)
         if not root.is_dir() and not (root.is_file() and root.suffix.lower() in ARCHIVES):
-            raise ValueError(f"ImageFolder: root {str(root)!r} is not a folder; it must contain {EXPECTED}")
+            raise ValueError(
+                f"ImageFolder: root {str(root)!r} is not a folder; it must contain {EXPECTED}"
+            )
         if root.is_file():
             return Folder(root, [], []), [root]
         folder = list_folder(root)
-        archives = [] if folder.images else sorted(path for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
+        archives = (
+            []
+            if folder.images
+            else sorted(path for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
+        )
         return folder, archives
 
     def _rows(self, folder: Folder) -> tuple[CaptionTable, CaptionRows]:
@@ -130,12 +142,18 @@ class ImageFolder:
             table = read_sidecars(folder)
             if not table.rows:
                 files = sorted((*folder.texts, *folder.others))
-                unread = f"; not read: {', '.join(files[:3])} and others, {len(files):,} files" if files else ""
+                unread = (
+                    f"; not read: {', '.join(files[:3])} and others, {len(files):,} files"
+                    if files
+                    else ""
+                )
                 raise ValueError(
                     f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}{unread}; 'bifocal index' "
                     "searches images without captions"
                 )
-            columns = choose_columns(table.columns, {"image": IMAGE, "caption": CAPTION}, "the files beside the images")
+            columns = choose_columns(
+                table.columns, {"image": IMAGE, "caption": CAPTION}, "the files beside the images"
+            )
         else:
             columns = choose_columns(table.columns, self.columns, table.path.name)
         return table, read_rows(table, columns, folder, self.group_column)
@@ -144,16 +162,24 @@ class ImageFolder:
         if self.captions is not None:
             path = folder.root / self.captions
             if not path.is_file():
-                raise ValueError(f"ImageFolder: captions is {self.captions!r}, but {path} is not a file")
+                raise ValueError(
+                    f"ImageFolder: captions is {self.captions!r}, but {path} is not a file"
+                )
             if path.suffix.lower() not in SUFFIXES:
-                raise ValueError(f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}")
+                raise ValueError(
+                    f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}"
+                )
             return read_caption_table(path, self.encoding)
         return read_tables(folder, self.encoding)
 
-    def _corpus(self, folder: Folder, rows: CaptionRows, rejected: list[RejectedEntry], drawn_into: Path) -> Corpus:
+    def _corpus(
+        self, folder: Folder, rows: CaptionRows, rejected: list[RejectedEntry], drawn_into: Path
+    ) -> Corpus:
         if not rows.captions:
             first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:3])
-            problem = f"The first problems: {first}" if first else "The table of captions has no rows"
+            problem = (
+                f"The first problems: {first}" if first else "The table of captions has no rows"
+            )
             raise ValueError(f"ImageFolder: no caption of {folder.root} can be used. {problem}")
         splits = drawn_splits(rows.splits, rows.groups, folder.root, self.fractions, self.seed)
         images = [ImageEntry(image, image, split) for image, split in splits.items()]
@@ -165,7 +191,9 @@ class ImageFolder:
                 else:
                     reason = "no caption; uncaptioned: true keeps it, to be searched"
                     excluded.append(RejectedEntry("image", image, reason, intentional=True))
-        captions = [CaptionEntry(number, image, text) for number, (image, text) in enumerate(rows.captions)]
+        captions = [
+            CaptionEntry(number, image, text) for number, (image, text) in enumerate(rows.captions)
+        ]
         if folder.root == drawn_into:
             remove_all_but(drawn_into, [image.path for image in images])
         return Corpus(
@@ -180,12 +208,15 @@ class ImageFolder:
 
 
 def _recognized(table: CaptionTable, columns: CaptionColumns) -> str:
-    roles = {"image": columns.image, "caption": columns.caption, "split": columns.split, "phrases": columns.phrases}
+    roles = {
+        "image": columns.image,
+        "caption": columns.caption,
+        "split": columns.split,
+        "phrases": columns.phrases,
+    }
     used = ", ".join(
         f"{role} is column {name!r}{' (recognized)' if role in columns.guessed else ''}"
         for role, name in roles.items()
         if name
     )
-    return (
-        f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: {', '.join(columns.others) or 'none'}"
-    )
+    return f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: {', '.join(columns.others) or 'none'}"

@@ -55,7 +55,11 @@ class MediaEval:
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
-        root = require_root(self.root, "MediaEval", f"{self.subsets['train']} and the folder {self.frames} of frames")
+        root = require_root(
+            self.root,
+            "MediaEval",
+            f"{self.subsets['train']} and the folder {self.frames} of frames",
+        )
         folder = root / self.frames
         if not folder.is_dir():
             raise ValueError(
@@ -72,26 +76,36 @@ class MediaEval:
                 corpus.exclude("image", video, f"video without a frame in {self.frames}")
             for name in names:
                 corpus.images.append(ImageEntry(name, f"{self.frames}/{name}", split))
-                corpus.labels += [LabelEntry(name, task, task, score, group=video) for task, score in scores.items()]
+                corpus.labels += [
+                    LabelEntry(name, task, task, score, group=video)
+                    for task, score in scores.items()
+                ]
         for name in sorted(name for names in frames.values() for name in names):
             corpus.exclude("image", name, "frame of no video in the CSV")
         if self.lamem is not None:
             lamem = LaMem(root / self.lamem).read(output_dir)
             corpus.images += [
-                replace(image, path=f"{self.lamem}/images/{image.path}", split="train") for image in lamem.images
+                replace(image, path=f"{self.lamem}/images/{image.path}", split="train")
+                for image in lamem.images
             ]
             corpus.rejected += lamem.rejected
-            corpus.labels += [replace(label, task=SHORT_TERM, label=SHORT_TERM) for label in lamem.labels]
+            corpus.labels += [
+                replace(label, task=SHORT_TERM, label=SHORT_TERM) for label in lamem.labels
+            ]
         return corpus
 
-    def _read_videos(self, root: Path, rejected: list[RejectedEntry]) -> dict[str, tuple[str, dict[str, float]]]:
+    def _read_videos(
+        self, root: Path, rejected: list[RejectedEntry]
+    ) -> dict[str, tuple[str, dict[str, float]]]:
         scores: dict[str, dict[str, float]] = {}
         splits: dict[str, str] = {}
         for split, subset in self.subsets.items():
             if isinstance(subset, str):
                 for video, values in _read_scores(root / subset, rejected).items():
                     if video in splits:
-                        raise ValueError(f"{root / subset}: {video} is also in the split {splits[video]}")
+                        raise ValueError(
+                            f"{root / subset}: {video} is also in the split {splits[video]}"
+                        )
                     scores[video], splits[video] = values, split
         drawn = draw_splits(splits, self.subsets, self.seed)
         return {video: (drawn[video], values) for video, values in scores.items()}
@@ -102,7 +116,9 @@ def _read_scores(path: Path, rejected: list[RejectedEntry]) -> dict[str, dict[st
     reader = csv.DictReader(read_lines(path, "MediaEval"))
     missing = {"video", *COLUMNS} - set(reader.fieldnames or ())
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(sorted(missing))}; it has {reader.fieldnames}")
+        raise ValueError(
+            f"{path} has no column {', '.join(sorted(missing))}; it has {reader.fieldnames}"
+        )
     videos: dict[str, dict[str, float]] = {}
 
     def read(row: dict[str, str]) -> None:
@@ -117,5 +133,7 @@ def _read_scores(path: Path, rejected: list[RejectedEntry]) -> dict[str, dict[st
             raise ValueError(f"scores {list(scores.values())}, expected fractions in [0, 1]")
         videos[video] = scores
 
-    read_entries("image", ((f"{path.name}, line {reader.line_num}", row) for row in reader), read, rejected)
+    read_entries(
+        "image", ((f"{path.name}, line {reader.line_num}", row) for row in reader), read, rejected
+    )
     return videos

@@ -28,14 +28,22 @@ class PrecomputedCaptions:
     """
 
     def __init__(
-        self, root: Path | str | None = None, train: str = "train", val: str = "dev", test: str = "test"
+        self,
+        root: Path | str | None = None,
+        train: str = "train",
+        val: str = "dev",
+        test: str = "test",
     ) -> None:
         self.root = root
         self.prefixes = dict(zip(SPLITS, (train, val, test), strict=True))
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
-        root = require_root(self.root, "PrecomputedCaptions", "{split}_ims.npy, {split}_caps.txt and {split}_ids.txt")
+        root = require_root(
+            self.root,
+            "PrecomputedCaptions",
+            "{split}_ims.npy, {split}_caps.txt and {split}_ids.txt",
+        )
         corpus = Corpus(root)
         for split, prefix in self.prefixes.items():
             texts = read_lines(root / f"{prefix}_caps.txt", "PrecomputedCaptions")
@@ -48,12 +56,16 @@ class PrecomputedCaptions:
             array = root / f"{prefix}_ims.npy"
             rows = open_array(array, "PrecomputedCaptions")
             rows_per_image = _per_image(len(rows), images, array, "rows")
-            ids_per_image = _per_image(len(published_ids), images, root / f"{prefix}_ids.txt", "lines")
+            ids_per_image = _per_image(
+                len(published_ids), images, root / f"{prefix}_ids.txt", "lines"
+            )
             for number in range(images):
                 published_id = published_ids[number * ids_per_image].strip()
                 row = number * rows_per_image
                 image_id = f"{split}-{row:06d}-{published_id}"
-                corpus.images.append(ImageEntry(image_id, None, split, features_sha256=_row_hash(rows[row])))
+                corpus.images.append(
+                    ImageEntry(image_id, None, split, features_sha256=_row_hash(rows[row]))
+                )
                 for text in texts[number * CAPTIONS_PER_IMAGE : (number + 1) * CAPTIONS_PER_IMAGE]:
                     corpus.captions.append(CaptionEntry(len(corpus.captions), image_id, text))
         return corpus

@@ -28,10 +28,16 @@ class ReferIt:
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
-        root = require_root(self.root, "ReferIt", "referit_bbox.json, referit_query_test.json, referit_test_imlist.txt")
+        root = require_root(
+            self.root,
+            "ReferIt",
+            "referit_bbox.json, referit_query_test.json, referit_test_imlist.txt",
+        )
         boxes = read_json(root / "referit_bbox.json", "ReferIt")
         sizes = read_json(root / "referit_imsize.json", "ReferIt")
-        lists = find_lists(root, {split: f"referit_{split}_imlist.txt" for split in SPLITS}, "ReferIt")
+        lists = find_lists(
+            root, {split: f"referit_{split}_imlist.txt" for split in SPLITS}, "ReferIt"
+        )
         corpus, described = Corpus(root / self.images), set[str]()
 
         def read_region(region: tuple[str, Any]) -> None:
@@ -39,11 +45,14 @@ class ReferIt:
             x0, y0, x1, y1 = map(float, boxes[region[0]])
             described.add(region[0])
             for text in dict.fromkeys(
-                " ".join(text.split()) for text in read_entries("caption", placed(*region), read_text, corpus.rejected)
+                " ".join(text.split())
+                for text in read_entries("caption", placed(*region), read_text, corpus.rejected)
             ):
                 corpus.captions.append(CaptionEntry(len(corpus.captions), image_id, text))
                 box = (x0, y0, x1 + 1, y1 + 1)
-                corpus.phrases.append(PhraseEntry(image_id, corpus.captions[-1].caption_id, text, (box,)))
+                corpus.phrases.append(
+                    PhraseEntry(image_id, corpus.captions[-1].caption_id, text, (box,))
+                )
 
         def read_image(named: tuple[str, str]) -> ImageEntry:
             name, split = named

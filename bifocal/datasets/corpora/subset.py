@@ -21,7 +21,9 @@ class Subset:
 
     parts: ClassVar[Mapping[str, str]] = {"corpus": "bifocal.datasets.corpora"}
 
-    def __init__(self, corpus: CorpusReader | None = None, images: int = 500, seed: int = 0) -> None:
+    def __init__(
+        self, corpus: CorpusReader | None = None, images: int = 500, seed: int = 0
+    ) -> None:
         if images < 1:
             raise ValueError(f"Subset: images is {images}, expected 1 or more")
         self.corpus, self.images, self.seed = corpus, images, seed
@@ -41,7 +43,10 @@ class Subset:
         images = list(images)
         order = np.random.default_rng(self.seed).permutation(len(images))
         share = min(1.0, self.images / max(1, len(images)))
-        left = {split: max(2, round(share * count)) for split, count in Counter(i.split for i in images).items()}
+        left = {
+            split: max(2, round(share * count))
+            for split, count in Counter(i.split for i in images).items()
+        }
         kept = set()
         for row in order:
             split = images[row].split

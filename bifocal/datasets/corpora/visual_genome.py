@@ -20,7 +20,15 @@ from bifocal.datasets.base import (
     RejectedEntry,
 )
 from bifocal.datasets.corpora.coco_instances import read_coco_captions
-from bifocal.datasets.formats.entries import placed, read_box, read_entries, read_id, read_size, read_text, read_whole
+from bifocal.datasets.formats.entries import (
+    placed,
+    read_box,
+    read_entries,
+    read_id,
+    read_size,
+    read_text,
+    read_whole,
+)
 from bifocal.datasets.formats.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.splits import draw_counts
 
@@ -77,35 +85,64 @@ class VisualGenome:
                 f"splits is {dict(splits)}, expected a file or a number of images, at least 1, for each of "
                 f"{', '.join(SPLITS)}"
             )
-        self.root, self.splits, self.coco, self.max_words, self.seed = root, splits, coco, max_words, seed
+        self.root, self.splits, self.coco, self.max_words, self.seed = (
+            root,
+            splits,
+            coco,
+            max_words,
+            seed,
+        )
         self.objects = objects
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
-        root = require_root(self.root, "VisualGenome", "image_data.json, region_descriptions.json and VG_100K/")
+        root = require_root(
+            self.root, "VisualGenome", "image_data.json, region_descriptions.json and VG_100K/"
+        )
         data = read_json_list(root / "image_data.json", "VisualGenome")
         rejected: list[RejectedEntry] = []
-        listed = read_entries("image", placed("image_data.json", data, "image_id"), _entry, rejected)
-        listing = self._list_coco(root, listed, rejected) if self.coco else self._list_all(root, listed)
+        listed = read_entries(
+            "image", placed("image_data.json", data, "image_id"), _entry, rejected
+        )
+        listing = (
+            self._list_coco(root, listed, rejected) if self.coco else self._list_all(root, listed)
+        )
         ids, entries, captions, excluded = listing
         phrases: list[PhraseEntry] = []
 
         def read_image(image: Any) -> None:
             own = read_id(image["id"]) if "id" in image else None
             if own is None or own in ids:
-                records = placed(f"region_descriptions.json, {own or 'image'}", image["regions"], "region_id")
-                read_entries("phrase" if self.coco else "caption", records, partial(read_region, own), rejected)
+                records = placed(
+                    f"region_descriptions.json, {own or 'image'}", image["regions"], "region_id"
+                )
+                read_entries(
+                    "phrase" if self.coco else "caption",
+                    records,
+                    partial(read_region, own),
+                    rejected,
+                )
 
         def read_region(own: str | None, region: Any) -> None:
             if (image_id := ids.get(own or read_id(region["image_id"]))) is None:
                 return
-            number, words = read_whole(region["region_id"]), clean(read_text(region["phrase"])).split()
+            number, words = (
+                read_whole(region["region_id"]),
+                clean(read_text(region["phrase"])).split(),
+            )
             if not words or (self.max_words is not None and len(words) > self.max_words):
                 limit = "at least 1" if self.max_words is None else f"1 to {self.max_words}"
                 reason = f"{len(words)} words, expected {limit}"
-                excluded.append(RejectedEntry("phrase", f"region {number} of {image_id}", reason, intentional=True))
+                excluded.append(
+                    RejectedEntry(
+                        "phrase", f"region {number} of {image_id}", reason, intentional=True
+                    )
+                )
                 return
-            box, text = read_box([region[key] for key in ("x", "y", "width", "height")]), " ".join(words)
+            box, text = (
+                read_box([region[key] for key in ("x", "y", "width", "height")]),
+                " ".join(words),
+            )
             if not self.coco:
                 captions.append(CaptionEntry(number, image_id, text))
             phrases.append(PhraseEntry(image_id, None if self.coco else number, text, (box,)))
@@ -129,10 +166,16 @@ class VisualGenome:
             for image_id in image_ids
             if image_id not in split_of
         ]
-        images = [replace(image, split=split_of[image.image_id]) for image, _ in listed if image.image_id in split_of]
+        images = [
+            replace(image, split=split_of[image.image_id])
+            for image, _ in listed
+            if image.image_id in split_of
+        ]
         return {image.image_id: image.image_id for image in images}, images, [], excluded
 
-    def _list_coco(self, root: Path, listed: Sequence[_Listed], rejected: list[RejectedEntry]) -> _Listing:
+    def _list_coco(
+        self, root: Path, listed: Sequence[_Listed], rejected: list[RejectedEntry]
+    ) -> _Listing:
         annotations = read_json(root / str(self.coco), "VisualGenome", "images", "annotations")
         sentences: dict[str, list[CaptionEntry]] = defaultdict(list)
         for caption in read_coco_captions(str(self.coco), annotations["annotations"], rejected):
@@ -146,8 +189,15 @@ class VisualGenome:
             elif coco_id in sentences:
                 shared[coco_id] = image
         captions = [caption for coco_id in shared for caption in sentences[coco_id]]
-        images = [replace(image, split="test", image_id=coco_id) for coco_id, image in shared.items()]
-        return {image.image_id: coco_id for coco_id, image in shared.items()}, images, captions, excluded
+        images = [
+            replace(image, split="test", image_id=coco_id) for coco_id, image in shared.items()
+        ]
+        return (
+            {image.image_id: coco_id for coco_id, image in shared.items()},
+            images,
+            captions,
+            excluded,
+        )
 
 
 def clean(phrase: str) -> str:
@@ -156,7 +206,9 @@ def clean(phrase: str) -> str:
     return _NOISE.sub("", plain.lower()).strip()
 
 
-def _read_synsets(path: Path, ids: Mapping[str, str], rejected: list[RejectedEntry]) -> list[LabelEntry]:
+def _read_synsets(
+    path: Path, ids: Mapping[str, str], rejected: list[RejectedEntry]
+) -> list[LabelEntry]:
     """Return the number of objects of each synset in each image; objects without a synset do not count."""
     labels: list[LabelEntry] = []
 
@@ -166,7 +218,9 @@ def _read_synsets(path: Path, ids: Mapping[str, str], rejected: list[RejectedEnt
             records = placed(f"{path.name}, {image_id}", image["objects"], "object_id")
             objects = read_entries("label", records, _names, rejected)
             counts = Counter(synset for synsets in objects for synset in synsets)
-            labels.extend(LabelEntry(image_id, SYNSETS, name, float(count)) for name, count in counts.items())
+            labels.extend(
+                LabelEntry(image_id, SYNSETS, name, float(count)) for name, count in counts.items()
+            )
 
     read_entries("label", placed(path.name, stream_json_list(path, "VisualGenome")), read, rejected)
     return labels
@@ -179,4 +233,6 @@ def _names(item: Any) -> list[str]:
 def _entry(image: Any) -> _Listed:
     # The URL ends with the folder, VG_100K or VG_100K_2, and the file.
     path = "/".join(PurePosixPath(read_text(image["url"])).parts[-2:])
-    return ImageEntry(read_id(image["image_id"]), path, "", read_size(image)), str(image.get("coco_id"))
+    return ImageEntry(read_id(image["image_id"]), path, "", read_size(image)), str(
+        image.get("coco_id")
+    )

@@ -45,7 +45,9 @@ class VOC:
         check_fractions("VOC", val, test, "the name of a list", "images")
         self.root, self.seed = root, seed
         self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
-        self.lists = {split: f"{name}.txt" for split, name in self.subsets.items() if isinstance(name, str)}
+        self.lists = {
+            split: f"{name}.txt" for split, name in self.subsets.items() if isinstance(name, str)
+        }
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
@@ -56,7 +58,10 @@ class VOC:
             tree = read_xml(root / "Annotations" / f"{image_id}.xml", "VOC")
             size = int(_read_text(tree, "size/width")), int(_read_text(tree, "size/height"))
             objects = read_entries(
-                "phrase", placed(f"{image_id}.xml", tree.iter("object")), _read_object, corpus.rejected
+                "phrase",
+                placed(f"{image_id}.xml", tree.iter("object")),
+                _read_object,
+                corpus.rejected,
             )
             by_class: dict[str, list[_Object]] = defaultdict(list)
             for item in objects:
@@ -65,13 +70,17 @@ class VOC:
                 PhraseEntry(image_id, None, name, tuple(item.box for item in items), name)
                 for name, items in by_class.items()
             )
-            corpus.labels.extend(LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES)
+            corpus.labels.extend(
+                LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES
+            )
             return ImageEntry(image_id, f"{image_id}.jpg", split, size)
 
         for split, path in find_lists(main, self.lists, "VOC").items():
             names = ((name, name) for name in read_names(path, "VOC"))
             corpus.images += read_entries("image", names, partial(read, split), corpus.rejected)
-        drawn = draw_splits({entry.image_id: entry.split for entry in corpus.images}, self.subsets, self.seed)
+        drawn = draw_splits(
+            {entry.image_id: entry.split for entry in corpus.images}, self.subsets, self.seed
+        )
         corpus.images = [replace(entry, split=drawn[entry.image_id]) for entry in corpus.images]
         return corpus
 
@@ -93,7 +102,9 @@ def _read_object(item: ElementTree.Element) -> _Object:
     if name not in CLASSES:
         raise ValueError(f"unknown class {name!r}, expected one of {', '.join(CLASSES)}")
     # VOC counts pixels from 1 and includes the last one.
-    x0, y0, x1, y1 = (float(_read_text(item, f"bndbox/{corner}")) for corner in ("xmin", "ymin", "xmax", "ymax"))
+    x0, y0, x1, y1 = (
+        float(_read_text(item, f"bndbox/{corner}")) for corner in ("xmin", "ymin", "xmax", "ymax")
+    )
     return _Object(name, item.findtext("difficult", "0").strip() == "1", (x0 - 1, y0 - 1, x1, y1))
 
 

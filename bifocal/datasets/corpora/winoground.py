@@ -24,8 +24,12 @@ def read_examples(path: Path, rejected: list[RejectedEntry]) -> list[WinogroundE
 
     def read(line: str) -> WinogroundExample:
         row = json.loads(line)
-        images, captions = ((read_text(row[f"{key}_0"]), read_text(row[f"{key}_1"])) for key in ("image", "caption"))
-        return WinogroundExample(read_id(row["id"]), images, captions, read_text(row["collapsed_tag"]))
+        images, captions = (
+            (read_text(row[f"{key}_0"]), read_text(row[f"{key}_1"])) for key in ("image", "caption")
+        )
+        return WinogroundExample(
+            read_id(row["id"]), images, captions, read_text(row["collapsed_tag"])
+        )
 
     return read_entries("image", numbered(path, read_lines(path, "Winoground")), read, rejected)
 

@@ -23,7 +23,14 @@ HEADERS = (
 )  # fmt: skip
 MAX_RATIO = 200
 """Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
-DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
+DAMAGES = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+    EOFError,
+    NotImplementedError,
+)
 NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 """Errors of a file system on the name of one file, such as the name of a folder beside it."""
 MAX_MEMBERS, MAX_LEVELS, MAX_NAME, MAX_HEADER = 1_000_000, 32, 255, 2**20
@@ -50,7 +57,10 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
     seen: set[str] = set()
     try:
         for member, content in _members(archive):
-            reason, place = member.reason or _unsafe(member, seen), printable(f"{archive.name}: {member.name}")
+            reason, place = (
+                member.reason or _unsafe(member, seen),
+                printable(f"{archive.name}: {member.name}"),
+            )
             members, written = members + 1, written + max(member.size, BLOCK)
             if written > allowed or members > MAX_MEMBERS:
                 raise ValueError(
@@ -68,14 +78,21 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             except OSError as error:
                 if error.errno not in NAMES:
                     raise
-                rejected.append(RejectedEntry("image", place, f"cannot be written: {error.strerror}"))
+                rejected.append(
+                    RejectedEntry("image", place, f"cannot be written: {error.strerror}")
+                )
                 continue
             with content, file:
                 shutil.copyfileobj(_Limited(content, member), file)
     except (*DAMAGES, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # of the disk, not of the archive
+        if isinstance(error, OSError) and error.errno not in (
+            None,
+            errno.EINVAL,
+        ):  # of the disk, not of the archive
             raise
-        raise ValueError(f"{archive} is damaged or not an archive: {error}; pack it again") from error
+        raise ValueError(
+            f"{archive} is damaged or not an archive: {error}; pack it again"
+        ) from error
     return rejected
 
 
@@ -155,5 +172,7 @@ class _Limited:
         data = self.content.read(size)
         self.left -= len(data)
         if self.left < 0:
-            raise zipfile.BadZipFile(f"{self.member.name} has more bytes than the {self.member.size} that it states")
+            raise zipfile.BadZipFile(
+                f"{self.member.name} has more bytes than the {self.member.size} that it states"
+            )
         return data

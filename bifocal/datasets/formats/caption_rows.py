@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.caption_table import MAX_CHARACTERS, SPLIT_NAMES, CaptionColumns, CaptionTable
+from bifocal.datasets.formats.caption_table import (
+    MAX_CHARACTERS,
+    SPLIT_NAMES,
+    CaptionColumns,
+    CaptionTable,
+)
 from bifocal.datasets.formats.entries import placed, read_entries, read_text, shown
 from bifocal.datasets.formats.folder import Folder
 
@@ -21,14 +26,20 @@ class CaptionRows:
     splits: dict[str, str | None] = field(default_factory=dict)  # of every image
     groups: dict[str, str] = field(default_factory=dict)  # of every image
     phrases: list[PhraseEntry] = field(default_factory=list)
-    metadata: dict[str, dict[str, Any]] = field(default_factory=dict)  # by image; its first row counts
+    metadata: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # by image; its first row counts
     rejected: list[RejectedEntry] = field(default_factory=list)
 
 
-def read_rows(table: CaptionTable, columns: CaptionColumns, folder: Folder, group_column: str | None) -> CaptionRows:
+def read_rows(
+    table: CaptionTable, columns: CaptionColumns, folder: Folder, group_column: str | None
+) -> CaptionRows:
     """Return the entries of all rows of a table."""
     if group_column is not None and group_column not in table.columns:
-        raise ValueError(f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}")
+        raise ValueError(
+            f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}"
+        )
     rows = CaptionRows()
     table.set_types(columns.others)
 
@@ -53,7 +64,9 @@ def _read_row(
     check_whole_row(texts, delimiter, folder)
     split = _split(row.get(columns.split), columns.split) if columns.split else None
     if image in rows.splits and split != rows.splits[image]:
-        raise ValueError(f"split is {split!r}, but an earlier row has {rows.splits[image]!r} for {image}")
+        raise ValueError(
+            f"split is {split!r}, but an earlier row has {rows.splits[image]!r} for {image}"
+        )
     phrases = _phrases(row.get(columns.phrases), image) if columns.phrases else []
     rows.splits[image] = split
     rows.captions += [(image, text) for text in texts]
@@ -66,7 +79,13 @@ def _read_row(
 
 def check_whole_row(texts: Sequence[str], delimiter: str, folder: Folder) -> None:
     """Raise ``ValueError`` for a caption with the row of another image: two quotes are around both."""
-    for line in (line for text in texts if "\n" in text for line in text.splitlines()[1:] if delimiter in line):
+    for line in (
+        line
+        for text in texts
+        if "\n" in text
+        for line in text.splitlines()[1:]
+        if delimiter in line
+    ):
         name = line.partition(delimiter)[0]
         if delimiter and folder.find(name) in folder.listed:
             raise ValueError(
@@ -76,7 +95,9 @@ def check_whole_row(texts: Sequence[str], delimiter: str, folder: Folder) -> Non
 
 def _captions(value: Any, column: str) -> list[str]:
     texts = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    texts = [text for text in texts if not (text is None or (isinstance(text, str) and not text.strip()))]
+    texts = [
+        text for text in texts if not (text is None or (isinstance(text, str) and not text.strip()))
+    ]
     if not texts:
         raise ValueError(f"{column} is empty: expected a caption")
     for text in texts:
@@ -85,7 +106,12 @@ def _captions(value: Any, column: str) -> list[str]:
         if len(text) > MAX_CHARACTERS:
             raise ValueError(f"{column} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
         control = next(
-            (sign for sign in text if unicodedata.category(sign) in ("Cc", "Cs") and not sign.isspace()), None
+            (
+                sign
+                for sign in text
+                if unicodedata.category(sign) in ("Cc", "Cs") and not sign.isspace()
+            ),
+            None,
         )
         if control is not None:
             raise ValueError(f"{column} has the control character {control!r}")
@@ -105,8 +131,14 @@ def _phrases(value: Any, image: str) -> list[PhraseEntry]:
         return []
     try:
         entries = json.loads(value) if isinstance(value, str) else value
-        found = [(read_text(entry["phrase"]), placed("", entry["boxes"])) for _, entry in placed("", entries)]
-        return [PhraseEntry(image, None, text, tuple(_box(box) for _, box in boxes)) for text, boxes in found]
+        found = [
+            (read_text(entry["phrase"]), placed("", entry["boxes"]))
+            for _, entry in placed("", entries)
+        ]
+        return [
+            PhraseEntry(image, None, text, tuple(_box(box) for _, box in boxes))
+            for text, boxes in found
+        ]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}}] ({error})'

@@ -55,7 +55,9 @@ class CaptionTable:
 
     path: Path
     columns: list[str]  # in the order of the file
-    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # place ("a.csv, line 3"), values
+    rows: list[tuple[str, dict[str, Any]]] = field(
+        default_factory=list
+    )  # place ("a.csv, line 3"), values
     rejected: list[RejectedEntry] = field(default_factory=list)
     delimiter: str = ""  # of a text table
 
@@ -65,13 +67,21 @@ class CaptionTable:
 
     def __post_init__(self) -> None:
         if len(self.columns) > MAX_COLUMNS:
-            raise ValueError(f"{self.path} has {len(self.columns):,} columns, at most {MAX_COLUMNS:,} are read")
+            raise ValueError(
+                f"{self.path} has {len(self.columns):,} columns, at most {MAX_COLUMNS:,} are read"
+            )
 
     def add(self, place: str, row: dict[str, Any]) -> None:
         """Append a row, whose further names become columns; list it if the table would have too many of them."""
-        new = list(row) if len(row) > MAX_COLUMNS else [name for name in row if name not in self.columns]
+        new = (
+            list(row)
+            if len(row) > MAX_COLUMNS
+            else [name for name in row if name not in self.columns]
+        )
         if len(self.columns) + len(new) > MAX_COLUMNS:
-            self.reject(place, f"{len(new):,} further columns, and a table has at most {MAX_COLUMNS:,}")
+            self.reject(
+                place, f"{len(new):,} further columns, and a table has at most {MAX_COLUMNS:,}"
+            )
             return
         self.columns += new
         self.rows.append((place, row))
@@ -88,8 +98,14 @@ class CaptionTable:
 def tables_in(folder: Folder) -> list[Path]:
     """Return the caption tables in a folder and below it, sorted."""
     found = [Path(name) for name in (*folder.texts, *folder.others)]
-    known = [path for path in found if path.stem.lower() in NAMES and path.suffix.lower() in SUFFIXES]
-    known += [path for path in found if path.name.lower() in PUBLISHED and _has_columns(folder.root / path)]
+    known = [
+        path for path in found if path.stem.lower() in NAMES and path.suffix.lower() in SUFFIXES
+    ]
+    known += [
+        path
+        for path in found
+        if path.name.lower() in PUBLISHED and _has_columns(folder.root / path)
+    ]
     return [path for path in sorted(folder.root / path for path in known) if path.is_file()]
 
 
@@ -116,18 +132,30 @@ def read_tables(folder: Folder, encoding: str = "utf-8") -> CaptionTable | None:
     tables = [read_caption_table(path, encoding) for path in found]
     if not tables or found == [folder.root / found[0].name]:
         return tables[0] if tables else None
-    joined = CaptionTable(found[0], list(dict.fromkeys(name for table in tables for name in table.columns)))
+    joined = CaptionTable(
+        found[0], list(dict.fromkeys(name for table in tables for name in table.columns))
+    )
     joined.delimiter = max(table.delimiter for table in tables)
     has_split = recognize(joined.columns, "split") is not None
     for table in tables:
         inside = table.path.parent.relative_to(folder.root).as_posix()
-        column, split = recognize(table.columns, "image"), SPLIT_NAMES.get(inside.partition("/")[0].lower())
+        column, split = (
+            recognize(table.columns, "image"),
+            SPLIT_NAMES.get(inside.partition("/")[0].lower()),
+        )
         for place, row in table.rows:
             name = row.get(column) if column else None
             if isinstance(name, str) and f"{inside}/{name}" in folder.listed:
                 row[str(column)] = f"{inside}/{name}"
-            joined.rows.append((f"{inside}/{place}", row if has_split or split is None else {**row, "split": split}))
-        joined.rejected += [replace(entry, entry=f"{inside}/{entry.entry}") for entry in table.rejected]
+            joined.rows.append(
+                (
+                    f"{inside}/{place}",
+                    row if has_split or split is None else {**row, "split": split},
+                )
+            )
+        joined.rejected += [
+            replace(entry, entry=f"{inside}/{entry.entry}") for entry in table.rejected
+        ]
     if not has_split and any("split" in row for _, row in joined.rows):
         joined.columns.append("split")
     return joined
@@ -142,9 +170,15 @@ def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
         if path.suffix.lower() == ".parquet":
             return _read_parquet(path)
         text = _decode(path, encoding)
-        return _read_json_lines(path, text) if path.suffix.lower() == ".jsonl" else _read_delimited(path, text)
+        return (
+            _read_json_lines(path, text)
+            if path.suffix.lower() == ".jsonl"
+            else _read_delimited(path, text)
+        )
     except MemoryError as error:
-        raise ValueError(f"{path} needs more memory than this machine has: split it, and the images with it") from error
+        raise ValueError(
+            f"{path} needs more memory than this machine has: split it, and the images with it"
+        ) from error
 
 
 def _check_size(path: Path, size: int, rows: int = 0) -> None:
@@ -162,7 +196,9 @@ def _decode(path: Path, encoding: str) -> str:
     try:
         text = data.decode(encoding)
     except LookupError as error:
-        raise ValueError(f"encoding is {encoding!r}: expected the name of a text encoding, such as utf-8") from error
+        raise ValueError(
+            f"encoding is {encoding!r}: expected the name of a text encoding, such as utf-8"
+        ) from error
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ValueError(
@@ -171,7 +207,9 @@ def _decode(path: Path, encoding: str) -> str:
         ) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise ValueError(f"{path}, line {line}: a zero byte, so this is not a text table: save it as UTF-8 text")
+        raise ValueError(
+            f"{path}, line {line}: a zero byte, so this is not a text table: save it as UTF-8 text"
+        )
     return text
 
 
@@ -187,7 +225,9 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
             header = [name.strip() for name in next(lines)]
             duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
             if duplicates:
-                raise ValueError(f"{path}: two columns are called {duplicates[0]!r}: rename one of them")
+                raise ValueError(
+                    f"{path}: two columns are called {duplicates[0]!r}: rename one of them"
+                )
             table = CaptionTable(path, header, delimiter=delimiter)
             number = lines.line_num + 1
             for values in lines:
@@ -195,8 +235,12 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
                 if not any(value.strip() for value in values):
                     continue
                 if len(values) != len(header):
-                    quote = f": quote a text that contains a {DELIMITERS[delimiter]}" * (len(values) > len(header))
-                    table.reject(place, f"{len(values)} fields, but the header has {len(header)}{quote}")
+                    quote = f": quote a text that contains a {DELIMITERS[delimiter]}" * (
+                        len(values) > len(header)
+                    )
+                    table.reject(
+                        place, f"{len(values)} fields, but the header has {len(header)}{quote}"
+                    )
                 else:
                     table.rows.append((place, dict(zip(header, values, strict=True))))
         except csv.Error as error:
@@ -233,13 +277,16 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
         place = f"{path.name}, line {number}"
         try:
             row = json.loads(line)
-            "".join(row if isinstance(row, dict) else ()).encode()  # half of a surrogate pair names no column
+            "".join(
+                row if isinstance(row, dict) else ()
+            ).encode()  # half of a surrogate pair names no column
         except (ValueError, RecursionError) as error:
             table.reject(place, f"not JSON: {error}")
             continue
         if not isinstance(row, dict):
             table.reject(
-                place, f'a JSON {type(row).__name__}, expected an object such as {{"image": ..., "caption": ...}}'
+                place,
+                f'a JSON {type(row).__name__}, expected an object such as {{"image": ..., "caption": ...}}',
             )
             continue
         table.add(place, row)
@@ -251,12 +298,20 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
 def _read_parquet(path: Path) -> CaptionTable:
     try:
         described = pq.read_metadata(path)
-        unpacked = sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
+        unpacked = sum(
+            described.row_group(number).total_byte_size
+            for number in range(described.num_row_groups)
+        )
         _check_size(path, unpacked, described.num_rows)
         table = CaptionTable(path, described.schema.to_arrow_schema().names)
         batches = pq.ParquetFile(path).iter_batches()
-        if sum(_decoded_bytes(column) for batch in batches for column in batch.columns) > MAX_DECODED:
-            raise ValueError(f"{path} has values of more than {MAX_DECODED // 2**20:,} MiB: split it")
+        if (
+            sum(_decoded_bytes(column) for batch in batches for column in batch.columns)
+            > MAX_DECODED
+        ):
+            raise ValueError(
+                f"{path} has values of more than {MAX_DECODED // 2**20:,} MiB: split it"
+            )
         rows = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet table: {error}") from error
@@ -267,7 +322,10 @@ def _read_parquet(path: Path) -> CaptionTable:
 def _decoded_bytes(column: pa.Array) -> int:
     if isinstance(column, pa.ListArray | pa.LargeListArray):
         return int(column.nbytes) + _decoded_bytes(column.flatten())
-    if isinstance(column, pa.DictionaryArray) and column.dictionary.type in (pa.string(), pa.large_string()):
+    if isinstance(column, pa.DictionaryArray) and column.dictionary.type in (
+        pa.string(),
+        pa.large_string(),
+    ):
         lengths = pc.binary_length(column.dictionary).take(column.indices)
         return int(column.nbytes) + int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
     return int(column.nbytes)
@@ -285,14 +343,20 @@ class CaptionColumns:
     guessed: tuple[str, ...]  # roles whose column was recognized by its name
 
 
-def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], table: str) -> CaptionColumns:
+def choose_columns(
+    columns: Sequence[str], given: Mapping[str, str | None], table: str
+) -> CaptionColumns:
     """Return the column of each role: the ``given`` one, or the column that is recognized by its name."""
     chosen: dict[str, str | None] = {}
     for role, names in KNOWN.items():
         name = given.get(role)
         if name is not None and name not in columns:
-            raise ValueError(f"{table} has no column {name!r} ({role}_column); it has {', '.join(map(repr, columns))}")
-        chosen[role] = name or _recognize(columns, names, taken={name for name in given.values() if name})
+            raise ValueError(
+                f"{table} has no column {name!r} ({role}_column); it has {', '.join(map(repr, columns))}"
+            )
+        chosen[role] = name or _recognize(
+            columns, names, taken={name for name in given.values() if name}
+        )
         if chosen[role] is None and role in REQUIRED:
             raise ValueError(
                 f"{table}: no column is recognized as the {role}'s ({', '.join(names[:4])} ...); it has "

@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 def read_entries(
-    kind: str, records: Iterable[tuple[str, R]], read: Callable[[R], T], rejected: list[RejectedEntry]
+    kind: str,
+    records: Iterable[tuple[str, R]],
+    read: Callable[[R], T],
+    rejected: list[RejectedEntry],
 ) -> list[T]:
     """Return the entries that ``read`` makes of records; list a record that it refuses, or does not expect.
 
@@ -28,7 +31,9 @@ def read_entries(
         except KeyError as error:
             rejected.append(RejectedEntry(kind, place, f"no {error}"))
         except (TypeError, AttributeError, IndexError):
-            rejected.append(RejectedEntry(kind, place, f"not in the published format: {shown(record)}"))
+            rejected.append(
+                RejectedEntry(kind, place, f"not in the published format: {shown(record)}")
+            )
         except (ValueError, OverflowError) as error:
             rejected.append(RejectedEntry(kind, place, str(error)))
     return found
@@ -40,7 +45,10 @@ def placed(file: str, records: Iterable[Any], key: str = "id") -> Iterator[tuple
         raise TypeError(f"{shown(records)}: expected a list")
     for number, record in enumerate(records, start=1):
         label = record.get(key) if isinstance(record, Mapping) else None
-        yield f"{file}, " + (f"entry {number}" if label is None else f"{key} {shown(label)}"), record
+        yield (
+            f"{file}, " + (f"entry {number}" if label is None else f"{key} {shown(label)}"),
+            record,
+        )
 
 
 def numbered(path: Path, lines: Iterable[T]) -> Iterator[tuple[str, T]]:
@@ -58,7 +66,11 @@ def read_text(value: Any) -> str:
 def read_whole(value: Any) -> int:
     """Return a whole number of 64 bits, which may be a text or a float; ``ValueError`` for another value."""
     try:
-        whole = int(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+        whole = (
+            int(value)
+            if isinstance(value, int | float | str) and not isinstance(value, bool)
+            else None
+        )
     except (ValueError, OverflowError):
         whole = None
     if whole is None or abs(whole) > LARGEST or (isinstance(value, float) and whole != value):

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry
-from bifocal.datasets.formats.entries import placed, read_entries, read_id, read_text, read_whole, shown
+from bifocal.datasets.formats.entries import (
+    placed,
+    read_entries,
+    read_id,
+    read_text,
+    read_whole,
+    shown,
+)
 from bifocal.onnx.files import parse_json
 
 CHUNK = 1 << 16
@@ -58,7 +65,9 @@ def open_array(path: Path, corpus: str) -> NDArray[Any]:
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not a complete array of numbers: {error}") from error
     if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.number):
-        raise ValueError(f"{path} has shape {array.shape} of {array.dtype}, expected numbers (N, D) or (N, R, D)")
+        raise ValueError(
+            f"{path} has shape {array.shape} of {array.dtype}, expected numbers (N, D) or (N, R, D)"
+        )
     return array
 
 
@@ -145,17 +154,23 @@ def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = 
         sentences = read_entries(
             "caption",
             placed(f"{path.name}, {name}", item["sentences"], "sentid"),
-            lambda sentence: CaptionEntry(read_whole(sentence["sentid"]), image_id, read_text(sentence["raw"])),
+            lambda sentence: CaptionEntry(
+                read_whole(sentence["sentid"]), image_id, read_text(sentence["raw"])
+            ),
             found.rejected,
         )
         if split == "restval" and not restval:
             found.exclude("image", name, "in the split restval; restval is False")
             for each in sentences:
-                found.exclude("caption", f"{each.caption_id} of {image_id}", "its image is excluded")
+                found.exclude(
+                    "caption", f"{each.caption_id} of {image_id}", "its image is excluded"
+                )
             return None
         found.captions.extend(sentences)
         return ImageEntry(image_id, str(file), "train" if split == "restval" else split)
 
     records = placed(path.name, read_json(path, corpus, "images")["images"], "filename")
-    found.images = [image for image in read_entries("image", records, read, found.rejected) if image is not None]
+    found.images = [
+        image for image in read_entries("image", records, read, found.rejected) if image is not None
+    ]
     return found

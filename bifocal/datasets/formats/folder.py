@@ -38,7 +38,9 @@ class Folder:
     images: Sequence[str]
     texts: Sequence[str]  # files that may have the captions of an image
     others: Sequence[str] = ()
-    left_out: Sequence[tuple[str, str]] = ()  # names of files and folders that cannot be read, with the reason
+    left_out: Sequence[
+        tuple[str, str]
+    ] = ()  # names of files and folders that cannot be read, with the reason
 
     def rejected(self) -> list[RejectedEntry]:
         """Return the files and folders that are left out, with the reason."""
@@ -77,7 +79,11 @@ class Folder:
             parts = [] if ".." in path.split("/") else path.split("/")
             for start in range(len(parts)):
                 end = "/".join(parts[start:])
-                found = [image for image in self._by_last_part.get(parts[-1], []) if f"/{image}".endswith(f"/{end}")]
+                found = [
+                    image
+                    for image in self._by_last_part.get(parts[-1], [])
+                    if f"/{image}".endswith(f"/{end}")
+                ]
                 if found:
                     return found[0] if len(found) == 1 else plain
         found = self._by_spelling.get(plain.casefold(), [])
@@ -147,17 +153,28 @@ def list_folder(root: Path) -> Folder:
 def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
     """Return the folder of named files, such as objects of a bucket, without the files that ``list_folder`` omits."""
     paths = [f"/{name}" for name in names if "/." not in f"/{name}"]
-    runs = {f"{path}/".partition(f"/{part}/")[0] for path in paths for part in WRITTEN if f"/{part}/" in f"{path}/"}
-    omitted = tuple(f"{run}/" if run else place for run in runs for place in ("/artifacts/", "/page/"))
+    runs = {
+        f"{path}/".partition(f"/{part}/")[0]
+        for path in paths
+        for part in WRITTEN
+        if f"/{part}/" in f"{path}/"
+    }
+    omitted = tuple(
+        f"{run}/" if run else place for run in runs for place in ("/artifacts/", "/page/")
+    )
     return _classified(root, [path[1:] for path in paths if not path.startswith(omitted)])
 
 
-def _classified(root: Path, names: Iterable[str], left_out: Iterable[tuple[str, str]] = ()) -> Folder:
+def _classified(
+    root: Path, names: Iterable[str], left_out: Iterable[tuple[str, str]] = ()
+) -> Folder:
     images, texts, others = list[str](), list[str](), list[str]()
     for name in sorted(names):
         _, dot, letters = name.rpartition(".")
         suffix = dot + letters.lower()
-        (images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others).append(name)
+        (
+            images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others
+        ).append(name)
     return Folder(root, images, texts, others, sorted(left_out))
 
 

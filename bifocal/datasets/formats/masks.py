@@ -50,7 +50,12 @@ def encode_mask(mask: Mask) -> str:
 def decode_mask(encoded: str, width: int, height: int) -> Mask:
     """Decode a mask to (height, width)."""
     digits = np.array([ord(sign) - _OFFSET for sign in encoded], dtype=np.int64)
-    if not len(digits) or digits.min() < 0 or digits.max() >= 2 * _CONTINUES or digits[-1] & _CONTINUES:
+    if (
+        not len(digits)
+        or digits.min() < 0
+        or digits.max() >= 2 * _CONTINUES
+        or digits[-1] & _CONTINUES
+    ):
         raise ValueError(f"{encoded[:40]!r} is not a mask in COCO's run-length encoding")
     lasts = np.flatnonzero((digits & _CONTINUES) == 0)
     starts = np.concatenate([[0], lasts[:-1] + 1])
@@ -77,7 +82,9 @@ def fill_polygon(mask: Mask, polygon: Sequence[float]) -> None:
     centers = np.arange(first, last)[:, None] + 0.5
     (x0, y0), (x1, y1) = points.T, np.roll(points, -1, axis=0).T
     rows, edges = np.nonzero((y0 <= centers) != (y1 <= centers))
-    x = x0[edges] + (centers[rows, 0] - y0[edges]) * (x1[edges] - x0[edges]) / (y1[edges] - y0[edges])
+    x = x0[edges] + (centers[rows, 0] - y0[edges]) * (x1[edges] - x0[edges]) / (
+        y1[edges] - y0[edges]
+    )
     # Each edge toggles the pixels whose centers lie right of it.
     toggles = np.zeros((last - first, width + 1), dtype=bool)
     columns = np.clip(np.ceil(x - 0.5), 0, width).astype(np.int64)
@@ -96,6 +103,10 @@ def _decode_segmentation(segmentation: dict[str, Any], width: int, height: int) 
 
 def _fill_runs(runs: NDArray[np.int64], width: int, height: int) -> Mask:
     if ((runs < 0) | (runs > width * height)).any() or runs.sum() != width * height:
-        raise ValueError(f"run lengths of {runs.sum()} pixels, expected {width} x {height} = {width * height}")
-    filled: Mask = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape((height, width), order="F")
+        raise ValueError(
+            f"run lengths of {runs.sum()} pixels, expected {width} x {height} = {width * height}"
+        )
+    filled: Mask = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(
+        (height, width), order="F"
+    )
     return filled

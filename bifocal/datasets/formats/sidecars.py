@@ -39,11 +39,15 @@ def read_sidecars(folder: Folder) -> CaptionTable:
         if lines is None and not keys:
             continue
         # Without a text file, one key is the caption; all others are the user's.
-        table.add(image, {IMAGE: image, CAPTION: row.pop(keys[0]) if lines is None else lines} | row)
+        table.add(
+            image, {IMAGE: image, CAPTION: row.pop(keys[0]) if lines is None else lines} | row
+        )
     return table
 
 
-def unused_sidecars(root: Path, texts: Sequence[str], images: Sequence[str]) -> Iterator[RejectedEntry]:
+def unused_sidecars(
+    root: Path, texts: Sequence[str], images: Sequence[str]
+) -> Iterator[RejectedEntry]:
     """Yield the text files that lie beside no image."""
     stems = {str(PurePosixPath(image).with_suffix("")) for image in images}
     for text in texts:
@@ -72,5 +76,7 @@ def _metadata(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{path.name} has a JSON {type(value).__name__}, expected an object with a caption")
+        raise ValueError(
+            f"{path.name} has a JSON {type(value).__name__}, expected an object with a caption"
+        )
     return value

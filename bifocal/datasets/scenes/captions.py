@@ -38,7 +38,11 @@ ADJECTIVES = {
     "medium": ("medium-sized",),
     "large": ("large", "big"),
 }
-PATTERNS = {"striped": "with stripes", "dotted": "with dots", "checkered": "with a checkered pattern"}
+PATTERNS = {
+    "striped": "with stripes",
+    "dotted": "with dots",
+    "checkered": "with a checkered pattern",
+}
 ON = {
     "grass": ("on grass", "on a lawn", "on the green grass"),
     "sand": ("on sand", "on a sandy beach", "on the sand"),
@@ -104,16 +108,25 @@ def _sentence(scene: Scene, random: Generator) -> Sentence:
     on = _one(ON[scene.background], random)
     relation = _relation(order[0], order[1], random) if len(order) > 1 else None
     relate = random.random() < 0.6
-    text = _relational(named, relation, on, random) if relation and relate else _listing(named, on, random)
+    text = (
+        _relational(named, relation, on, random)
+        if relation and relate
+        else _listing(named, on, random)
+    )
     text = text[0].upper() + text[1:] + "."
     # The first letter of the text is now a capital, so that the first phrase may begin with one.
     return Sentence(text, tuple((as_in_text(phrase, text), group) for phrase, group in named))
 
 
-def _relational(named: Sequence[tuple[str, Sequence[SceneObject]]], relation: str, on: str, random: Generator) -> str:
+def _relational(
+    named: Sequence[tuple[str, Sequence[SceneObject]]], relation: str, on: str, random: Generator
+) -> str:
     (first, group), (second, _), *others = named
     rest = _joined([phrase for phrase, _ in others])
-    also = {0: f", with {rest}", 1: f"; {rest} {_is(others[0][1]) if len(others) == 1 else 'are'} nearby"}
+    also = {
+        0: f", with {rest}",
+        1: f"; {rest} {_is(others[0][1]) if len(others) == 1 else 'are'} nearby",
+    }
     tail = also[int(random.integers(2))] if rest else ""
     form = random.integers(4)
     if form == 0:
@@ -169,7 +182,9 @@ def _noun_phrase(group: Sequence[SceneObject], random: Generator) -> str:
     return f"{article} {' '.join(words)} {noun}{pattern}"
 
 
-def _relation(first: Sequence[SceneObject], second: Sequence[SceneObject], random: Generator) -> str | None:
+def _relation(
+    first: Sequence[SceneObject], second: Sequence[SceneObject], random: Generator
+) -> str | None:
     """Return a spatial relation that holds between all objects of one group and all objects of the other."""
     gaps = [(b.x - a.x, b.y - a.y) for a in first for b in second]
     holds = [
@@ -191,20 +206,32 @@ def _position(group: Sequence[SceneObject], random: Generator) -> str:
         return ""
     item = group[0]
     column, row = (0 if value < 0.37 else 2 if value > 0.63 else 1 for value in (item.x, item.y))
-    across, down = ("left", "middle", "right")[column], (_one(("top", "upper"), random), "", "bottom")[row]
+    across, down = (
+        ("left", "middle", "right")[column],
+        (_one(("top", "upper"), random), "", "bottom")[row],
+    )
     if column == 1 and row == 1:
         return _one(("in the middle", "in the centre"), random)  # codespell:ignore centre
     if row == 1:
         return f"on the {across}"
     if column == 1:
         return _one(
-            ("at the top", "near the upper edge") if row == 0 else ("at the bottom", "near the lower edge"), random
+            ("at the top", "near the upper edge")
+            if row == 0
+            else ("at the bottom", "near the lower edge"),
+            random,
         )
     return f"in the {down} {across} {_one(('corner', 'part'), random)}"
 
 
 def _joined(phrases: Sequence[str]) -> str:
-    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}" if phrases else ""
+    return (
+        phrases[0]
+        if len(phrases) == 1
+        else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+        if phrases
+        else ""
+    )
 
 
 def _is(group: Sequence[SceneObject]) -> str:

@@ -21,7 +21,9 @@ _CROSS = [(_ARM, 1), (_ARM, _ARM), (1, _ARM), (1, -_ARM), (_ARM, -_ARM), (_ARM, 
 def noise(random: Generator, size: int, rows: int, columns: int | None = None) -> Pixels:
     """Return smooth noise in about [-1, 1]: random values on a grid of ``rows`` x ``columns``, resized to the image."""
     grid = random.uniform(-1, 1, size=(rows, columns or rows)).astype(np.float32)
-    return np.asarray(Image.fromarray(grid).resize((size, size), Image.Resampling.BICUBIC), dtype=np.float32)
+    return np.asarray(
+        Image.fromarray(grid).resize((size, size), Image.Resampling.BICUBIC), dtype=np.float32
+    )
 
 
 def fractal(random: Generator, size: int, cells: int, octaves: int = 4) -> Pixels:
@@ -62,7 +64,11 @@ def sand(size: int, random: Generator) -> Pixels:
     along = y * np.cos(angle) + x * np.sin(angle) + 0.08 * fractal(random, size, 2)
     grains = noise(random, size, size)
     ripples = np.sin(2 * np.pi * frequency * along)
-    return mix((184, 152, 104), (236, 210, 164), 0.5 + 0.2 * ripples + 0.15 * fractal(random, size, 3) + 0.2 * grains)
+    return mix(
+        (184, 152, 104),
+        (236, 210, 164),
+        0.5 + 0.2 * ripples + 0.15 * fractal(random, size, 3) + 0.2 * grains,
+    )
 
 
 def brick(size: int, random: Generator) -> Pixels:
@@ -107,7 +113,9 @@ def sky(size: int, random: Generator) -> Pixels:
 def water(size: int, random: Generator) -> Pixels:
     """Draw a sea: waves that are wider than high, with light on the crests."""
     _, y = coordinates(size)
-    waves = noise(random, size, size // 4, size // 14) + 0.6 * noise(random, size, size // 2, size // 6)
+    waves = noise(random, size, size // 4, size // 14) + 0.6 * noise(
+        random, size, size // 2, size // 6
+    )
     crests = np.clip(waves - 0.75, 0, 1)[..., None]
     return mix((8, 70, 92), (46, 146, 160), 0.35 + 0.25 * y + 0.3 * waves) + 110 * crests
 
@@ -127,7 +135,9 @@ def stone(size: int, random: Generator) -> Pixels:
     tones = random.uniform(-0.15, 0.15, size=(slabs + 2, slabs + 2)).astype(np.float32)
     tone = tones[np.floor(along).astype(int), np.floor(across).astype(int)]
     speckles = 0.28 * noise(random, size, size) + 0.25 * fractal(random, size, 6)
-    from_edge = np.minimum.reduce([across % 1, 1 - across % 1, along % 1, 1 - along % 1]) * size / slabs
+    from_edge = (
+        np.minimum.reduce([across % 1, 1 - across % 1, along % 1, 1 - along % 1]) * size / slabs
+    )
     slab = mix((92, 92, 94), (168, 166, 160), 0.5 + tone + speckles)
     return blend(0.45 * slab, slab, from_edge / 2)
 
@@ -195,7 +205,12 @@ def _draw_object(canvas: Pixels, item: SceneObject, light: float, size: int) -> 
     canvas = canvas * (1 - 0.5 * shadow[..., None])
 
     # Shade the object like a cushion: slopes facing the light are brighter, slopes facing away darker.
-    height = np.asarray(mask.filter(ImageFilter.GaussianBlur(item.radius * size * 0.18)), dtype=np.float32) / 255
+    height = (
+        np.asarray(
+            mask.filter(ImageFilter.GaussianBlur(item.radius * size * 0.18)), dtype=np.float32
+        )
+        / 255
+    )
     slope_y, slope_x = np.gradient(height * item.radius * size)
     facing = -(np.cos(light) * slope_x + np.sin(light) * slope_y)
     shade = 1 + 0.32 * np.clip(facing, -1, 1)
@@ -231,7 +246,9 @@ def _surface(item: SceneObject, size: int) -> Pixels:
 
 
 def _shift(mask: Image.Image, dx: float, dy: float) -> Pixels:
-    moved = mask.transform(mask.size, Image.Transform.AFFINE, (1, 0, -dx, 0, 1, -dy), Image.Resampling.BILINEAR)
+    moved = mask.transform(
+        mask.size, Image.Transform.AFFINE, (1, 0, -dx, 0, 1, -dy), Image.Resampling.BILINEAR
+    )
     return np.asarray(moved, dtype=np.float32) / 255
 
 
@@ -250,7 +267,10 @@ def _regular(
 
 def _heart() -> NDArray[np.float64]:
     t = np.linspace(0, 2 * np.pi, 60, endpoint=False)
-    x, y = 16 * np.sin(t) ** 3, 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
+    x, y = (
+        16 * np.sin(t) ** 3,
+        13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t),
+    )
     return np.stack([x, -y - 2.5], axis=1) / 16.5
 
 
@@ -258,7 +278,9 @@ OUTLINES: dict[str, list[tuple[NDArray[np.float64], int]]] = {
     "circle": [(_regular(72, 0), 255)],
     "square": [(_regular(4, 45, 1.2), 255)],
     "triangle": [(_regular(3, -90, 1.1, (0, 0.2)), 255)],
-    "star": [(np.stack([_regular(5, -90), _regular(5, -54, 0.45)], axis=1).reshape(-1, 2) * 1.1, 255)],
+    "star": [
+        (np.stack([_regular(5, -90), _regular(5, -54, 0.45)], axis=1).reshape(-1, 2) * 1.1, 255)
+    ],
     "ring": [(_regular(72, 0), 255), (_regular(72, 0, 0.52), 0)],
     "cross": [(np.array([*_CROSS, *((-x, -y) for x, y in _CROSS)]), 255)],
     "hexagon": [(_regular(6, 0), 255)],

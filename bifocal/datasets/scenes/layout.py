@@ -5,7 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-SHAPES = ("circle", "square", "triangle", "star", "ring", "cross", "hexagon", "heart", "diamond", "crescent")
+SHAPES = (
+    "circle",
+    "square",
+    "triangle",
+    "star",
+    "ring",
+    "cross",
+    "hexagon",
+    "heart",
+    "diamond",
+    "crescent",
+)
 COLORS = {
     "red": (205, 32, 36),
     "orange": (240, 130, 20),
@@ -21,7 +32,14 @@ RADII = {"small": (0.095, 0.115), "medium": (0.145, 0.17), "large": (0.205, 0.23
 BACKGROUNDS = ("grass", "sand", "brick", "wood", "sky", "water", "snow", "stone", "night")
 
 # Colors that are hard to see on a background.
-CAMOUFLAGED = {"grass": "green", "sky": "blue", "water": "blue", "snow": "white", "brick": "red", "sand": "yellow"}
+CAMOUFLAGED = {
+    "grass": "green",
+    "sky": "blue",
+    "water": "blue",
+    "snow": "white",
+    "brick": "red",
+    "sand": "yellow",
+}
 OBJECT_COUNTS = ((1, 0.15), (2, 0.35), (3, 0.33), (4, 0.17))
 """Number of objects and its probability."""
 MAX_PLACEMENTS = 60
@@ -55,7 +73,9 @@ class Scene:
     """Groups of similar objects on a background."""
 
     background: str  # one of ``BACKGROUNDS``
-    groups: tuple[tuple[SceneObject, ...], ...]  # in drawing order; later objects cover earlier ones
+    groups: tuple[
+        tuple[SceneObject, ...], ...
+    ]  # in drawing order; later objects cover earlier ones
     light: float  # direction, in radians
     seed: int  # of the noise in the background and in the pixels
 
@@ -67,7 +87,11 @@ def draw_layout(random: Generator) -> Scene:
     remaining = int(random.choice(counts, p=chances))
     groups: list[tuple[SceneObject, ...]] = []
     while remaining:
-        count = int(random.integers(2, min(remaining, 3) + 1)) if remaining > 1 and random.random() < 0.25 else 1
+        count = (
+            int(random.integers(2, min(remaining, 3) + 1))
+            if remaining > 1 and random.random() < 0.25
+            else 1
+        )
         appearance = _draw_appearance(random, background, [group[0].appearance for group in groups])
         placed = [item for group in groups for item in group]
         group: list[SceneObject] = []
@@ -75,7 +99,9 @@ def draw_layout(random: Generator) -> Scene:
             group.append(place_object(random, appearance, [*placed, *group]))
         groups.append(tuple(group))
         remaining -= count
-    return Scene(background, tuple(groups), float(random.uniform(0, 2 * np.pi)), int(random.integers(2**32)))
+    return Scene(
+        background, tuple(groups), float(random.uniform(0, 2 * np.pi)), int(random.integers(2**32))
+    )
 
 
 def _draw_appearance(random: Generator, background: str, others: list[Appearance]) -> Appearance:
@@ -90,18 +116,27 @@ def _draw_appearance(random: Generator, background: str, others: list[Appearance
 
 
 def place_object(
-    random: Generator, appearance: Appearance, others: list[SceneObject], at: tuple[float, float] | None = None
+    random: Generator,
+    appearance: Appearance,
+    others: list[SceneObject],
+    at: tuple[float, float] | None = None,
 ) -> SceneObject:
     """Return an object at ``at``, or at the tried position that overlaps the other objects least."""
     low, high = RADII[appearance.size]
     radius = float(random.uniform(low, high))
     best = at or _free_position(random, radius, others)
-    shade = random.uniform(0.9, 1.06) * np.array(COLORS[appearance.color]) + random.uniform(-8, 8, size=3)
+    shade = random.uniform(0.9, 1.06) * np.array(COLORS[appearance.color]) + random.uniform(
+        -8, 8, size=3
+    )
     red, green, blue = (float(value) for value in np.clip(shade, 0, 255))
-    return SceneObject(appearance, *best, radius, float(random.uniform(-14, 14)), (red, green, blue))
+    return SceneObject(
+        appearance, *best, radius, float(random.uniform(-14, 14)), (red, green, blue)
+    )
 
 
-def _free_position(random: Generator, radius: float, others: list[SceneObject]) -> tuple[float, float]:
+def _free_position(
+    random: Generator, radius: float, others: list[SceneObject]
+) -> tuple[float, float]:
     best, least = (0.5, 0.5), np.inf
     for _ in range(MAX_PLACEMENTS):
         x, y = (float(value) for value in random.uniform(radius + 0.01, 0.99 - radius, size=2))

@@ -26,15 +26,24 @@ def check_sizes(counts: Sequence[int], size: int) -> None:
 
 
 def read_scenes(
-    scene: Callable[[str, int], tuple[Scene, list[Sentence]]], counts: Sequence[int], size: int, output_dir: Path
+    scene: Callable[[str, int], tuple[Scene, list[Sentence]]],
+    counts: Sequence[int],
+    size: int,
+    output_dir: Path,
 ) -> Corpus:
     """Save every scene of ``scene(split, number)`` as ``<split>/<number>.jpg``; ``counts`` are train, val and test."""
-    numbers = [(split, number) for split, count in zip(SPLITS, counts, strict=True) for number in range(count)]
+    numbers = [
+        (split, number)
+        for split, count in zip(SPLITS, counts, strict=True)
+        for number in range(count)
+    ]
 
     def draw(item: tuple[str, int]) -> tuple[Scene, list[Sentence]]:
         drawn, sentences = scene(*item)
         # Nearly lossless; fixed settings give fixed bytes.
-        draw_scene(drawn, size).save(output_dir / _path(*item), "JPEG", quality=95, subsampling=0, optimize=False)
+        draw_scene(drawn, size).save(
+            output_dir / _path(*item), "JPEG", quality=95, subsampling=0, optimize=False
+        )
         return drawn, sentences
 
     for split in SPLITS:
@@ -42,7 +51,9 @@ def read_scenes(
     corpus = Corpus(output_dir)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = zip(numbers, pool.map(draw, numbers), strict=True)
-        for (split, number), (drawn, sentences) in track(results, "drawing scenes", total=len(numbers)):
+        for (split, number), (drawn, sentences) in track(
+            results, "drawing scenes", total=len(numbers)
+        ):
             image_id = f"{split}-{number:05d}"
             corpus.images.append(ImageEntry(image_id, _path(split, number), split))
             corpus.labels += _labels(image_id, drawn)
@@ -96,7 +107,13 @@ class Scenes:
     """
 
     def __init__(
-        self, seed: int = 0, train: int = 2000, val: int = 250, test: int = 250, size: int = 128, short: int = 0
+        self,
+        seed: int = 0,
+        train: int = 2000,
+        val: int = 250,
+        test: int = 250,
+        size: int = 128,
+        short: int = 0,
     ) -> None:
         check_range(f"[0, {MAX_SHORT}]", short=short)
         self.seed, self.size, self.short = seed, size, short

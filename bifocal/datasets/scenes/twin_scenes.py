@@ -47,8 +47,18 @@ RELATED = (
     "there {is0} {0} {relation} {1} {on}",
     "{0} {relation} {1}, {on}",
 )
-COUNTED = ("{0} and {1} {on}", "{on} there are {0} and {1}", "a picture of {0} and {1} {on}", "{0} and {1}, {on}")
-NEGATED = ("{0} but no {1} {on}", "{on} there {is0} {0} but no {1}", "{0} and no {1} {on}", "{0} but no {1}, {on}")
+COUNTED = (
+    "{0} and {1} {on}",
+    "{on} there are {0} and {1}",
+    "a picture of {0} and {1} {on}",
+    "{0} and {1}, {on}",
+)
+NEGATED = (
+    "{0} but no {1} {on}",
+    "{on} there {is0} {0} but no {1}",
+    "{0} and no {1} {on}",
+    "{0} but no {1}, {on}",
+)
 CAPTIONS_PER_IMAGE = 5
 
 
@@ -69,7 +79,15 @@ class _Words:
         color, noun = self.color[appearance.color], self.noun[appearance.shape]
         if len(group) > 1:
             noun = PLURALS.get(noun, noun + "s")
-        article = "" if absent else NUMBERS[len(group)] if kind == "count" else "an" if color[0] in "aeiou" else "a"
+        article = (
+            ""
+            if absent
+            else NUMBERS[len(group)]
+            if kind == "count"
+            else "an"
+            if color[0] in "aeiou"
+            else "a"
+        )
         return f"{article} {color} {noun}".strip()
 
 
@@ -85,7 +103,10 @@ def draw_twins(kind: Kind, random: Generator) -> tuple[Scene, Scene]:
             exchanged = (replace(first, color=second.color), replace(second, color=first.color))
         positions = _related_positions(random)
         sides = [
-            tuple((place_object(random, look, [], at),) for look, at in zip(looks, positions, strict=True))
+            tuple(
+                (place_object(random, look, [], at),)
+                for look, at in zip(looks, positions, strict=True)
+            )
             for looks in ((first, second), exchanged)
         ]
     elif kind == "count":
@@ -115,7 +136,8 @@ def _appearances(background: str, random: Generator) -> tuple[Appearance, Appear
     visible = [color for color in COLORS if color != CAMOUFLAGED.get(background)]
     shapes, colors = random.permutation(SHAPES)[:2], random.permutation(visible)[:2]
     one, other = (
-        Appearance(str(shape), str(color), "plain", "medium") for shape, color in zip(shapes, colors, strict=True)
+        Appearance(str(shape), str(color), "plain", "medium")
+        for shape, color in zip(shapes, colors, strict=True)
     )
     return one, other
 
@@ -205,13 +227,17 @@ class TwinScenes:
         An orange star to the right of a red rhombus, in a cloudy sky.
     """
 
-    def __init__(self, seed: int = 0, train: int = 4000, val: int = 400, test: int = 400, size: int = 128) -> None:
+    def __init__(
+        self, seed: int = 0, train: int = 4000, val: int = 400, test: int = 400, size: int = 128
+    ) -> None:
         self.seed, self.size = seed, size
         self.counts = (train, val, test)
         check_sizes(self.counts, size)
         for split, count in zip(SPLITS, self.counts, strict=True):
             if count % 2:
-                raise ValueError(f"TwinScenes: {split} is {count}, expected an even number: every image has a twin")
+                raise ValueError(
+                    f"TwinScenes: {split} is {count}, expected an even number: every image has a twin"
+                )
 
     def kind(self, number: int) -> Kind:
         """Return what image ``number`` exchanges with its twin."""

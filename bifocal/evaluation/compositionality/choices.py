@@ -37,9 +37,13 @@ def choice_result(
         labels: names of the edits for readers, in the order of the table.
     """
     choices = choices.assign(margin=score_margins(subject, choices))
-    choices["correct"] = np.where(choices["margin"].abs() <= TIE, 0.5, choices["margin"] > 0).astype(np.float64)
+    choices["correct"] = np.where(
+        choices["margin"].abs() <= TIE, 0.5, choices["margin"] > 0
+    ).astype(np.float64)
     metrics = {
-        name: _accuracy(choices[choices["edit"] == name], subject) for name in labels if (choices["edit"] == name).any()
+        name: _accuracy(choices[choices["edit"] == name], subject)
+        for name in labels
+        if (choices["edit"] == name).any()
     }
     rows = [
         MetricRow(
@@ -61,7 +65,9 @@ def score_margins(subject: Subject, choices: pd.DataFrame) -> NDArray[np.float64
     return margins
 
 
-def _wrong(choices: pd.DataFrame, labels: Mapping[str, str], shown: int) -> Iterator[tuple[str, str, str]]:
+def _wrong(
+    choices: pd.DataFrame, labels: Mapping[str, str], shown: int
+) -> Iterator[tuple[str, str, str]]:
     """Yield the worst choices of each kind of edit."""
     for name, rows in choices[choices["correct"] == 0].groupby("edit", sort=False):
         for row in rows.sort_values("margin").head(shown).itertuples():
@@ -71,11 +77,15 @@ def _wrong(choices: pd.DataFrame, labels: Mapping[str, str], shown: int) -> Iter
 def _accuracy(choices: pd.DataFrame, subject: Subject) -> dict[str, Any]:
     """Return the accuracy in percent, its 95 % interval, and the number of captions."""
     values = 100 * choices["correct"].to_numpy(np.float64)
-    low, high = mean_interval(values, list(choices["image_id"]), resamples=subject.resamples, seed=subject.seed)
+    low, high = mean_interval(
+        values, list(choices["image_id"]), resamples=subject.resamples, seed=subject.seed
+    )
     return {"accuracy": float(values.mean()), "low": low, "high": high, "captions": len(choices)}
 
 
-def pair_scores(subject: Subject, image_ids: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+def pair_scores(
+    subject: Subject, image_ids: Sequence[str], texts: Sequence[str]
+) -> NDArray[np.float64]:
     """Return the score of each text with the image at the same place; both may repeat.
 
     Raises:
@@ -84,7 +94,9 @@ def pair_scores(subject: Subject, image_ids: Sequence[str], texts: Sequence[str]
     row_of_image = {image_id: row for row, image_id in enumerate(subject.pairs.image_ids)}
     absent = sorted(set(image_ids) - row_of_image.keys())
     if absent:
-        raise ValueError(f"{len(absent)} images are not in the split {subject.split_name}, such as {absent[0]}")
+        raise ValueError(
+            f"{len(absent)} images are not in the split {subject.split_name}, such as {absent[0]}"
+        )
     images = np.array([row_of_image[image_id] for image_id in image_ids], dtype=np.int64)
     if subject.image_embeddings is not None:
         row_of_text = {text: row for row, text in enumerate(dict.fromkeys(texts))}
@@ -97,7 +109,9 @@ def pair_scores(subject: Subject, image_ids: Sequence[str], texts: Sequence[str]
     for block, regions in enumerate(subject.pairs.image_batches(IMAGES_PER_BLOCK)):
         chosen = np.flatnonzero(images // IMAGES_PER_BLOCK == block)
         first = block * IMAGES_PER_BLOCK
-        scores[chosen] = _own_scores(subject, regions, images[chosen] - first, [texts[row] for row in chosen.tolist()])
+        scores[chosen] = _own_scores(
+            subject, regions, images[chosen] - first, [texts[row] for row in chosen.tolist()]
+        )
     return scores
 
 
@@ -112,7 +126,11 @@ def _own_scores(
         cells = model.embed_images(to_device(regions, model.device))
         for start in range(0, len(sentences), BATCH):
             batch = list(sentences[start : start + BATCH])
-            captions = model.embed_captions(to_device(subject.vectorizer.vectorize(batch), model.device))
+            captions = model.embed_captions(
+                to_device(subject.vectorizer.vectorize(batch), model.device)
+            )
             rows = torch.tensor(images[start : start + BATCH])
-            scores.append(model.score(cells, captions).cross[rows, torch.arange(len(batch))].double().cpu())
+            scores.append(
+                model.score(cells, captions).cross[rows, torch.arange(len(batch))].double().cpu()
+            )
     return torch.cat(scores).numpy() if scores else np.empty(0)

@@ -123,7 +123,9 @@ def edits(caption: str) -> tuple[str, dict[str, str]]:
     """
     words = _split(caption)
     changed = {name: rule(words) for name, rule in RULES.items()}
-    return " ".join(words), {name: " ".join(result) for name, result in changed.items() if result is not None}
+    return " ".join(words), {
+        name: " ".join(result) for name, result in changed.items() if result is not None
+    }
 
 
 def exchange_attributes(words: Words) -> Words | None:
@@ -166,13 +168,24 @@ def negate(words: Words) -> Words | None:
         if word in ("without", "with"):
             return [*words[:index], "with" if word == "without" else "without", *words[index + 1 :]]
         if word == "no" and index > 1 and words[index - 1] in ("but", "and"):
-            start = next((place for place in range(index - 2, -1, -1) if words[place] in ("a", "an")), None)
-            end = next((place for place in range(index + 1, len(words)) if _is_noun(words[place])), None)
+            start = next(
+                (place for place in range(index - 2, -1, -1) if words[place] in ("a", "an")), None
+            )
+            end = next(
+                (place for place in range(index + 1, len(words)) if _is_noun(words[place])), None
+            )
             if start is None or end is None:
                 return None
             present, absent = words[start + 1 : index - 1], words[index + 1 : end + 1]
             return _with_articles(
-                [*words[: start + 1], *absent, *words[index - 1 : index + 1], *present, *words[end + 1 :]], {start + 1}
+                [
+                    *words[: start + 1],
+                    *absent,
+                    *words[index - 1 : index + 1],
+                    *present,
+                    *words[end + 1 :],
+                ],
+                {start + 1},
             )
     return None
 
@@ -203,8 +216,14 @@ RULES: Mapping[str, Callable[[Words], Words | None]] = MappingProxyType(
 def _split(caption: str) -> Words:
     words = tokenize(caption)
     # One noun of two words.
-    pairs = [index for index in range(len(words) - 1) if words[index : index + 2] == ["plus", "sign"]]
-    return ["plus sign" if index in pairs else word for index, word in enumerate(words) if index - 1 not in pairs]
+    pairs = [
+        index for index in range(len(words) - 1) if words[index : index + 2] == ["plus", "sign"]
+    ]
+    return [
+        "plus sign" if index in pairs else word
+        for index, word in enumerate(words)
+        if index - 1 not in pairs
+    ]
 
 
 def _is_noun(word: str) -> bool:

@@ -39,9 +39,13 @@ class SugarCrepe:
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks an image."""
         if self.folder is None:
-            return Result(self.title, skipped="No captions: give the folder with the files of SugarCrepe.")
+            return Result(
+                self.title, skipped="No captions: give the folder with the files of SugarCrepe."
+            )
         images = subject.split.images[["path", "image_id"]].dropna()
-        ids = {PurePosixPath(path).name: image_id for path, image_id in images.itertuples(index=False)}
+        ids = {
+            PurePosixPath(path).name: image_id for path, image_id in images.itertuples(index=False)
+        }
         choices = read_choices(Path(self.folder))
         absent = sorted(set(choices["image"]) - ids.keys())
         if absent:
@@ -61,7 +65,14 @@ def read_choices(folder: Path) -> pd.DataFrame:
         path = folder / f"{name}.json"
         for number, item in read_json(path, "SugarCrepe").items():
             try:
-                rows.append((str(item["filename"]), name, str(item["caption"]), str(item["negative_caption"])))
+                rows.append(
+                    (
+                        str(item["filename"]),
+                        name,
+                        str(item["caption"]),
+                        str(item["negative_caption"]),
+                    )
+                )
             except (KeyError, TypeError) as error:
                 raise ValueError(
                     f"{path}: entry {number} has no filename, caption and negative_caption: "

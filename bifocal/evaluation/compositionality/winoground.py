@@ -13,7 +13,11 @@ from bifocal.report.sections import MetricRow, Section, metric_table
 
 CHANCE = {"text": 25.0, "image": 25.0, "group": 100 / 6}
 """Percentages of random scores."""
-LABELS = {"text": "right caption for each image", "image": "right image for each caption", "group": "both"}
+LABELS = {
+    "text": "right caption for each image",
+    "image": "right image for each caption",
+    "group": "both",
+}
 
 
 class Winoground:
@@ -66,4 +70,9 @@ class Winoground:
             )  # fmt: skip
         note = f"Percentage of {len(examples):,} examples. Equal scores do not count."
         section = Section(self.title, note, [metric_table("", rows)])
-        return Result(self.title, {"winoground": metrics | {"examples": len(examples)}}, rows=rows, sections=[section])
+        return Result(
+            self.title,
+            {"winoground": metrics | {"examples": len(examples)}},
+            rows=rows,
+            sections=[section],
+        )

@@ -20,7 +20,15 @@ from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.pointing.pointer import open_head
 from bifocal.onnx.text.captions import tokenize
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
-from bifocal.report.sections import Badge, Gallery, GalleryItem, MetricRow, Picture, Section, metric_table
+from bifocal.report.sections import (
+    Badge,
+    Gallery,
+    GalleryItem,
+    MetricRow,
+    Picture,
+    Section,
+    metric_table,
+)
 
 MEASURED_IMAGES = 100
 """Images whose phrases with boxes are pointed at, at most."""
@@ -54,7 +62,9 @@ class BackbonePointing:
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without weights of a backbone with a classifier, or without image files."""
-        order = np.random.default_rng(subject.seed).permutation(subject.split.images["image_id"].to_numpy(dtype=str))
+        order = np.random.default_rng(subject.seed).permutation(
+            subject.split.images["image_id"].to_numpy(dtype=str)
+        )
         try:
             head = self._export(subject)
             subject.dataset.image_path(str(order[0]))
@@ -94,23 +104,36 @@ class BackbonePointing:
         boxes: list[NDArray[Any]] = []
         for image, of_image in phrases.groupby("image_id", sort=False):
             places = head.locate(_content(subject, str(image)), list(of_image["phrase"]), SIDE)
-            points += [np.array(peak(place.heatmap)) * sizes.loc[image].to_numpy() for place in places]
+            points += [
+                np.array(peak(place.heatmap)) * sizes.loc[image].to_numpy() for place in places
+            ]
             ids += [str(image)] * len(places)
             boxes += list(of_image["boxes"])
         hits = 100 * pointing_hits(np.array(points), boxes).astype(np.float64)
         low, high = mean_interval(hits, ids, resamples=subject.resamples, seed=subject.seed)
         center = 100 * float(center_baseline(sizes.loc[ids].to_numpy(np.float64), boxes).mean())
-        return {"accuracy": float(hits.mean()), "low": low, "high": high, "center": center, "phrases": len(boxes)}
+        return {
+            "accuracy": float(hits.mean()),
+            "low": low,
+            "high": high,
+            "center": center,
+            "phrases": len(boxes),
+        }
 
 
 def shown_items(head: Pointer, subject: Subject, images: list[str]) -> list[GalleryItem]:
     """Return pictures of each image with a phrase of its captions, and with a phrase of the next image's captions."""
-    rng, captions = np.random.default_rng(subject.seed), subject.split.captions.groupby("image_id")["text"].agg(list)
+    rng, captions = (
+        np.random.default_rng(subject.seed),
+        subject.split.captions.groupby("image_id")["text"].agg(list),
+    )
     phrases = [_draw(captions.get(image, []), rng) for image in images]
     items = []
     for image, own, other in zip(images, phrases, phrases[1:] + phrases[:1], strict=True):
         asked = [phrase for phrase in dict.fromkeys((own, other)) if phrase]
-        for phrase, place in zip(asked, head.locate(_content(subject, image), asked, SIDE), strict=True):
+        for phrase, place in zip(
+            asked, head.locate(_content(subject, image), asked, SIDE), strict=True
+        ):
             items.append(_item(subject.thumbnails, image, phrase, place))
     return items
 
@@ -137,9 +160,14 @@ def things(captions: Sequence[str]) -> list[str]:
         ['brown dog']
     """
     phrases = {phrase.text.lower() for caption in captions for phrase in split_phrases(caption)}
-    named = [phrase for phrase in sorted(phrases) if any(_is_thing(word) for word in phrase.split())]
+    named = [
+        phrase for phrase in sorted(phrases) if any(_is_thing(word) for word in phrase.split())
+    ]
     words = [set(tokenize(caption)) for caption in captions]
-    agreed = [min((sum(word in own for own in words) for word in tokenize(phrase)), default=0) for phrase in named]
+    agreed = [
+        min((sum(word in own for own in words) for word in tokenize(phrase)), default=0)
+        for phrase in named
+    ]
     return [phrase for phrase, count in zip(named, agreed, strict=True) if count == max(agreed)]
 
 

@@ -33,7 +33,9 @@ class HeatmapExample:
         if self.predicted_point is not None:
             x, y = self.predicted_point.tolist()
             point = (x, y)
-        return Picture(thumbnails.uri(self.image_id, IMAGE_SIDE), heatmap_overlay(self.heatmap), boxes, point)
+        return Picture(
+            thumbnails.uri(self.image_id, IMAGE_SIDE), heatmap_overlay(self.heatmap), boxes, point
+        )
 
     def image(self, thumbnails: Thumbnails) -> Image.Image:
         """Return the example as an image."""
@@ -44,5 +46,7 @@ class HeatmapExample:
 
 def dense_heatmap(scores: Tensor, boxes: Tensor) -> NDArray[np.floating]:
     """Return the scores (R,) of boxes (R, 4) as an array of pixels (SIDE, SIDE)."""
-    heatmap: NDArray[np.floating] = rasterize(scores.float().cpu(), boxes.float().cpu(), SIDE, SIDE).numpy()
+    heatmap: NDArray[np.floating] = rasterize(
+        scores.float().cpu(), boxes.float().cpu(), SIDE, SIDE
+    ).numpy()
     return heatmap

@@ -58,14 +58,19 @@ def _for_model(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | 
     return (localizer or AutoLocalizer()).for_model(subject.model)
 
 
-def tune_k(locator: PhraseLocator, candidates: Mapping[int, Localizer], dataset: Dataset, seed: int) -> ChosenLocator:
+def tune_k(
+    locator: PhraseLocator, candidates: Mapping[int, Localizer], dataset: Dataset, seed: int
+) -> ChosenLocator:
     """Return the locator whose k hits most of ``MAX_TUNING_PHRASES`` drawn phrases; ties choose the smallest k."""
     drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:MAX_TUNING_PHRASES]
     rows = sorted(drawn.tolist())
     locators = {k: replace(locator, localizer=candidates[k]) for k in sorted(candidates)}
     accuracy = {
-        k: 100 * float(point_at_phrases(candidate, dataset, rows).hits.mean()) for k, candidate in locators.items()
+        k: 100 * float(point_at_phrases(candidate, dataset, rows).hits.mean())
+        for k, candidate in locators.items()
     }
     best = max(accuracy, key=lambda k: (accuracy[k], -k))
     by_name = {str(k): value for k, value in accuracy.items()}
-    return ChosenLocator(locators[best], {"k": best, "chosen_on": len(rows), "accuracy_of_k": by_name})
+    return ChosenLocator(
+        locators[best], {"k": best, "chosen_on": len(rows), "accuracy_of_k": by_name}
+    )

@@ -13,7 +13,11 @@ from torch import Tensor
 from bifocal.datasets import Dataset
 from bifocal.datasets.formats.masks import decode_mask
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
+from bifocal.evaluation.localization.locator import (
+    AnyLocalizer,
+    choose_locator,
+    pointing_skip_reason,
+)
 from bifocal.localization import peak_points, rasterize
 from bifocal.metrics import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, point_mean_ap
 from bifocal.models.phrase_locator import PhraseLocator, embed_texts
@@ -70,17 +74,24 @@ class ObjectLocalization:
             f"({metrics['segmented']:,} pairs of image and category), otherwise boxes."
         )
         return Result(
-            self.title, {"objects": metrics}, rows=rows, sections=[Section(self.title, note, [metric_table("", rows)])]
+            self.title,
+            {"objects": metrics},
+            rows=rows,
+            sections=[Section(self.title, note, [metric_table("", rows)])],
         )
 
 
-def object_metrics(locator: PhraseLocator, dataset: Dataset, validation: Dataset | None) -> dict[str, Any]:
+def object_metrics(
+    locator: PhraseLocator, dataset: Dataset, validation: Dataset | None
+) -> dict[str, Any]:
     """Return the mAP of points and masks in percent; ``validation`` tunes the threshold of masks (else 0.5)."""
     objects = category_phrases(dataset)
     threshold, tuned_on = DEFAULT_THRESHOLD, 0
     if validation is not None and len(category_phrases(validation)):
         maps = localize_objects(locator, validation)
-        threshold = max(THRESHOLDS, key=lambda value: sum(maps.mask_metrics(value)[name] for name in OVERLAPS))
+        threshold = max(
+            THRESHOLDS, key=lambda value: sum(maps.mask_metrics(value)[name] for name in OVERLAPS)
+        )
         tuned_on = len(validation.images)
     maps = localize_objects(locator, dataset)
     sizes = dataset.images[["width", "height"]].to_numpy(np.float64)
@@ -114,7 +125,10 @@ class ObjectMaps:
         """Return the mAP of masks at a threshold, in percent, by our protocol and by the protocol of BEAN's code."""
         present = np.array([[len(truth) > 0 for truth in row] for row in self.boxes])
         overlaps = self.overlaps[THRESHOLDS.index(threshold)]
-        ranked, by_overlap = mask_mean_ap(self.scores, overlaps, present), mask_mean_ap_of_overlaps(overlaps, present)
+        ranked, by_overlap = (
+            mask_mean_ap(self.scores, overlaps, present),
+            mask_mean_ap_of_overlaps(overlaps, present),
+        )
         values = {**ranked, **{f"{name}_by_overlap": value for name, value in by_overlap.items()}}
         return {name: 100 * value for name, value in values.items()}
 
@@ -131,7 +145,8 @@ def localize_objects(locator: PhraseLocator, dataset: Dataset) -> ObjectMaps:
     names = sorted(set(objects["category"]))
     columns = (objects[name] for name in ("category", "image_id", "boxes", "mask"))
     known: dict[tuple[str, str], tuple[NDArray[np.float64], str | None]] = {
-        (name, image): (boxes.astype(np.float64), mask) for name, image, boxes, mask in zip(*columns, strict=True)
+        (name, image): (boxes.astype(np.float64), mask)
+        for name, image, boxes, mask in zip(*columns, strict=True)
     }
     absent = (np.empty((0, 4)), None)
     truth = [[known.get((name, image), absent) for image in images["image_id"]] for name in names]
@@ -151,8 +166,12 @@ def localize_objects(locator: PhraseLocator, dataset: Dataset) -> ObjectMaps:
                 if len(boxes):
                     mask = true_mask(encoded, boxes, *sizes[row].tolist())
                     present = regions.scores[index].isfinite()
-                    heatmap = rasterize(regions.scores[index][present], regions.boxes[index][present], SIDE, SIDE)
-                    overlaps[:, category, row] = [mask_iou(heatmap, mask, threshold) for threshold in THRESHOLDS]
+                    heatmap = rasterize(
+                        regions.scores[index][present], regions.boxes[index][present], SIDE, SIDE
+                    )
+                    overlaps[:, category, row] = [
+                        mask_iou(heatmap, mask, threshold) for threshold in THRESHOLDS
+                    ]
     return ObjectMaps(maxima, positions, overlaps, [[boxes for boxes, _ in row] for row in truth])
 
 

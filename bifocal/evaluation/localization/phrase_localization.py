@@ -9,9 +9,18 @@ import torch
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
+from bifocal.evaluation.localization.locator import (
+    AnyLocalizer,
+    choose_locator,
+    pointing_skip_reason,
+)
 from bifocal.localization.base import RegionVectors
-from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals, with_union_boxes
+from bifocal.metrics import (
+    ProposalQuery,
+    phrase_average_precision,
+    recall_over_proposals,
+    with_union_boxes,
+)
 from bifocal.models.phrase_locator import BATCH, PhraseLocator, phrases_in_context
 from bifocal.report.sections import MetricRow, Section, Table, metric_table
 
@@ -42,24 +51,45 @@ class PhraseLocalization:
         if skipped:
             return Result(self.title, skipped=skipped)
         locator = choose_locator(subject, self.localizer).locator
-        if not regions_are_proposals(locator.encode(list(subject.split.images["image_id"].iloc[:CHECKED_IMAGES]))):
+        if not regions_are_proposals(
+            locator.encode(list(subject.split.images["image_id"].iloc[:CHECKED_IMAGES]))
+        ):
             return Result(self.title, skipped="The regions are cells of a grid, not proposals.")
         metrics, precision = localize_phrases(locator, subject.split)
         rows = [
-            MetricRow(f"phrase_localization.{name}", metrics[name], label, baselines=_chance(metrics, name), unit="%")
+            MetricRow(
+                f"phrase_localization.{name}",
+                metrics[name],
+                label,
+                baselines=_chance(metrics, name),
+                unit="%",
+            )
             for name, label in [(name, name.replace("_", " ")) for name in metrics["chance"]]
             + [("mAP", f"mAP of {metrics['unique']:,} unique phrases")]
         ]
         rows += [
-            MetricRow(f"phrase_localization.union_box.{name}", value, f"{name.replace('_', ' ')}, union box", unit="%")
+            MetricRow(
+                f"phrase_localization.union_box.{name}",
+                value,
+                f"{name.replace('_', ' ')}, union box",
+                unit="%",
+            )
             for name, value in metrics["union_box"].items()
         ]
         names = [*metrics["union_box"], "phrases"]
         by_category = [
-            (name, *(f"{values[key]:.1f}" if key != "phrases" else f"{values[key]:,}" for key in names))
+            (
+                name,
+                *(
+                    f"{values[key]:.1f}" if key != "phrases" else f"{values[key]:,}"
+                    for key in names
+                ),
+            )
             for name, values in metrics["categories"].items()
         ]
-        tables = [Table("By category", ("", *(name.replace("_", " ") for name in names)), by_category)]
+        tables = [
+            Table("By category", ("", *(name.replace("_", " ") for name in names)), by_category)
+        ]
         note = (
             f"R@K: percentage of {metrics['phrases']:,} phrases with a correct proposal (IoU at least 0.5) among the "
             "first K, by its overlap with any box of the phrase, or with the smallest box around them (union box). "
@@ -69,7 +99,11 @@ class PhraseLocalization:
             self.title,
             {"phrase_localization": metrics},
             rows=rows,
-            sections=[Section(self.title, note, [metric_table("", rows), *(tables if by_category else [])])],
+            sections=[
+                Section(
+                    self.title, note, [metric_table("", rows), *(tables if by_category else [])]
+                )
+            ],
             tables={"phrase_precision": precision},
         )
 
@@ -84,7 +118,9 @@ def regions_are_proposals(vectors: RegionVectors) -> bool:
     )
 
 
-def localize_phrases(locator: PhraseLocator, dataset: Dataset) -> tuple[dict[str, Any], pd.DataFrame]:
+def localize_phrases(
+    locator: PhraseLocator, dataset: Dataset
+) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return R@K, its upper bound, chance and mAP in percent, and a table of the AP of each unique phrase."""
     phrases = phrases_in_context(dataset)
     sizes = dataset.images.set_index("image_id")[["width", "height"]]
@@ -94,15 +130,28 @@ def localize_phrases(locator: PhraseLocator, dataset: Dataset) -> tuple[dict[str
         regions = locator.locate(batch)
         scale = torch.tensor(np.tile(sizes.loc[batch["image_id"]].to_numpy(np.float64), 2))
         pixels = regions.boxes * scale.unsqueeze(1)
-        for phrase, truth, scores, boxes in zip(batch["phrase"], batch["boxes"], regions.scores, pixels, strict=True):
+        for phrase, truth, scores, boxes in zip(
+            batch["phrase"], batch["boxes"], regions.scores, pixels, strict=True
+        ):
             present = scores.isfinite()
-            queries.append(ProposalQuery(phrase.lower(), scores[present].numpy(), boxes[present].numpy(), truth))
+            queries.append(
+                ProposalQuery(
+                    phrase.lower(), scores[present].numpy(), boxes[present].numpy(), truth
+                )
+            )
     precision = phrase_average_precision(queries)
     counts = phrases["phrase"].str.lower().value_counts()
     table = pd.DataFrame(
-        {"phrase": counts.index, "count": counts.to_numpy(), "AP": [100 * precision[name] for name in counts.index]}
+        {
+            "phrase": counts.index,
+            "count": counts.to_numpy(),
+            "AP": [100 * precision[name] for name in counts.index],
+        }
     ).sort_values(["count", "phrase"], ascending=[False, True], ignore_index=True)
-    equal = [ProposalQuery(query.phrase, 0 * query.scores, query.proposals, query.truth) for query in queries]
+    equal = [
+        ProposalQuery(query.phrase, 0 * query.scores, query.proposals, query.truth)
+        for query in queries
+    ]
     categories: dict[str, list[ProposalQuery]] = {}
     for query, category in zip(queries, phrases["category"], strict=True):
         for name in category.split("/") if isinstance(category, str) else ():

@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
-from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
+from bifocal.evaluation.localization.locator import (
+    AnyLocalizer,
+    choose_locator,
+    pointing_skip_reason,
+)
 from bifocal.evaluation.rank_tables import query_ranks, text_hashes
 from bifocal.metrics import accuracy_by, center_baseline, random_baseline
 from bifocal.metrics.bootstrap import mean_interval
@@ -43,7 +47,10 @@ class PointingGame:
     parts: ClassVar[Mapping[str, str]] = {"localizer": "bifocal.localization"}
 
     def __init__(
-        self, localizer: AnyLocalizer | None = None, min_area: float = 0.0, training: Path | str | None = None
+        self,
+        localizer: AnyLocalizer | None = None,
+        min_area: float = 0.0,
+        training: Path | str | None = None,
     ) -> None:
         self.localizer, self.min_area = localizer, min_area
         self.training = None if training is None else Path(training)
@@ -56,7 +63,9 @@ class PointingGame:
         chosen = choose_locator(subject, self.localizer)
         pointing = point_at_phrases(chosen.locator, subject.split, min_area=self.min_area)
         dataset = subject.dataset if self.training is None else read_dataset(self.training)
-        words = {word for text in dataset.split("train").captions["text"] for word in tokenize(text)}
+        words = {
+            word for text in dataset.split("train").captions["text"] for word in tokenize(text)
+        }
         metrics = pointing_metrics(pointing, subject.resamples, subject.seed, words) | chosen.tuning
         phrases = pointing.phrases
         content = text_hashes(phrases["phrase"])
@@ -66,7 +75,11 @@ class PointingGame:
             "point inside a true box is a hit. At most half of the examples are misses."
         )
         items = [
-            GalleryItem([example.picture(subject.thumbnails)], text, Badge("hit" if hit else "miss", good=hit))
+            GalleryItem(
+                [example.picture(subject.thumbnails)],
+                text,
+                Badge("hit" if hit else "miss", good=hit),
+            )
             for example, text, hit in examples
         ]
         cells = [
@@ -78,7 +91,12 @@ class PointingGame:
             {"pointing": metrics},
             rows=metric_rows(metrics),
             queries=query_ranks(
-                "pointing", phrases["phrase_id"], phrases["image_id"], content, _true_boxes(phrases), ~pointing.hits
+                "pointing",
+                phrases["phrase_id"],
+                phrases["image_id"],
+                content,
+                _true_boxes(phrases),
+                ~pointing.hits,
             ),
             sections=[Section(self.title, note, [*metric_tables(metrics), Gallery(items)])],
             figures={"pointing": contact_sheet(self.title, cells)} if cells else {},
@@ -87,7 +105,10 @@ class PointingGame:
 
 def _true_boxes(phrases: pd.DataFrame) -> list[str]:
     """Return the hash of the boxes of each phrase: with other boxes, a hit means something else."""
-    return [sha256(np.asarray(boxes, dtype=np.float32).tobytes()).hexdigest() for boxes in phrases["boxes"]]
+    return [
+        sha256(np.asarray(boxes, dtype=np.float32).tobytes()).hexdigest()
+        for boxes in phrases["boxes"]
+    ]
 
 
 def pointing_metrics(
@@ -117,16 +138,26 @@ def pointing_metrics(
     return result
 
 
-def _by_category(names: list[Any], values: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+def _by_category(
+    names: list[Any], values: Mapping[str, NDArray[np.float64]]
+) -> dict[str, dict[str, float]]:
     """Return the metrics by category, the most frequent first; a phrase of category ``a/b`` counts for a and b."""
     members = [
-        (category, row) for row, joined in enumerate(names) if isinstance(joined, str) for category in joined.split("/")
+        (category, row)
+        for row, joined in enumerate(names)
+        if isinstance(joined, str)
+        for category in joined.split("/")
     ]
     categories, rows = [category for category, _ in members], [row for _, row in members]
-    means = {name: accuracy_by(value[rows], categories) for name, value in values.items()} if members else {}
+    means = (
+        {name: accuracy_by(value[rows], categories) for name, value in values.items()}
+        if members
+        else {}
+    )
     order = sorted(set(categories), key=lambda category: (-categories.count(category), category))
     return {
-        category: {name: by_name[category] for name, by_name in means.items()} | {"phrases": categories.count(category)}
+        category: {name: by_name[category] for name, by_name in means.items()}
+        | {"phrases": categories.count(category)}
         for category in order
     }
 
@@ -149,8 +180,14 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
             f"Accuracy of {unseen['phrases']:,} phrases with unseen words",
             {"image center": unseen["centre"]},
         )
-        rows.append(MetricRow("pointing.unseen_words", unseen["accuracy"], label, baselines=baselines, unit="%"))
-    return rows + ([MetricRow("pointing.k", float(metrics["k"]), "k of the heatmap")] if "k" in metrics else [])
+        rows.append(
+            MetricRow(
+                "pointing.unseen_words", unseen["accuracy"], label, baselines=baselines, unit="%"
+            )
+        )
+    return rows + (
+        [MetricRow("pointing.k", float(metrics["k"]), "k of the heatmap")] if "k" in metrics else []
+    )
 
 
 def metric_tables(metrics: Mapping[str, Any]) -> list[Table]:
@@ -159,11 +196,19 @@ def metric_tables(metrics: Mapping[str, Any]) -> list[Table]:
     categories = metrics["categories"]
     if categories:
         rows = [
-            (name, *(f"{row[key]:.1f}" for key in ("accuracy", "centre", "random")), f"{row['phrases']:,}")
+            (
+                name,
+                *(f"{row[key]:.1f}" for key in ("accuracy", "centre", "random")),
+                f"{row['phrases']:,}",
+            )
             for name, row in list(categories.items())[:SHOWN_CATEGORIES]
         ]
         largest = f", the {SHOWN_CATEGORIES} largest" if len(categories) > SHOWN_CATEGORIES else ""
-        tables.append(Table(f"Accuracy by category{largest}", ("", "hits", "center", "random", "phrases"), rows))
+        tables.append(
+            Table(
+                f"Accuracy by category{largest}", ("", "hits", "center", "random", "phrases"), rows
+            )
+        )
     if "accuracy_of_k" in metrics:
         title = f"k = {metrics['k']}, tuned on {metrics['chosen_on']:,} phrases of the split val"
         tried = [(f"k = {k}", f"{value:.1f}") for k, value in metrics["accuracy_of_k"].items()]
@@ -190,6 +235,8 @@ def shown_examples(
         phrase, size = pointing.phrases.iloc[row], pointing.sizes[row]
         truth = 100 * phrase["boxes"].astype(np.float64) / np.tile(size, 2)
         point = 100 * pointing.points[row] / size
-        example = HeatmapExample(str(phrase["image_id"]), dense_heatmap(values, boxes), truth, point)
+        example = HeatmapExample(
+            str(phrase["image_id"]), dense_heatmap(values, boxes), truth, point
+        )
         examples.append((example, str(phrase["phrase"]), bool(pointing.hits[row])))
     return examples

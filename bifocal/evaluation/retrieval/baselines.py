@@ -52,11 +52,16 @@ class Baselines:
             return Result(self.title, skipped="the model has several vectors per image.")
         if subject.text.format.name not in ("vectors", "sparse"):
             kind = subject.text.format.name
-            return Result(self.title, skipped=f"CCA and zero-shot need one vector per caption, the text is {kind}.")
+            return Result(
+                self.title,
+                skipped=f"CCA and zero-shot need one vector per caption, the text is {kind}.",
+            )
         if subject.features.metadata.get("dtype", "float16") != "float16":
             return Result(self.title, skipped="CCA and zero-shot need stored features, not pixels.")
         captions = subject.pairs.image_of_caption
-        systems: dict[str, Directions] = {"model": summarize(retrieval_ranks(*subject.embeddings, captions), KS)}
+        systems: dict[str, Directions] = {
+            "model": summarize(retrieval_ranks(*subject.embeddings, captions), KS)
+        }
         reason = zero_shot_skip_reason(subject.features, subject.vectorizer)
         queries = None
         if reason is None:
@@ -67,14 +72,22 @@ class Baselines:
         if self.cca_dim:
             systems["cca"] = summarize(_ranks(self._cca(subject), subject), KS)
         systems["chance"] = chance_report(captions, KS)
-        metrics = {name: values | {"recall_sum": _recall_sum(values)} for name, values in systems.items()}
-        note = "All systems rank the same images and captions, from the same stored features and text."
+        metrics = {
+            name: values | {"recall_sum": _recall_sum(values)} for name, values in systems.items()
+        }
+        note = (
+            "All systems rank the same images and captions, from the same stored features and text."
+        )
         note += "" if reason is None else f" No zero-shot row: {reason}."
         return Result(
             self.title,
             {"baselines": metrics},
             rows=[
-                MetricRow(f"baselines.{name}.recall_sum", _recall_sum(values), f"Recall sum, {NAMES[name]}")
+                MetricRow(
+                    f"baselines.{name}.recall_sum",
+                    _recall_sum(values),
+                    f"Recall sum, {NAMES[name]}",
+                )
                 for name, values in systems.items()
                 if name != "chance"
             ],
@@ -92,19 +105,27 @@ class Baselines:
 
 
 def _two_branches(subject: Subject, image_encoder: Any, text_encoder: Any) -> TwoBranchModel:
-    return TwoBranchModel(image_encoder, text_encoder, text_format=subject.text.format.name).to(subject.model.device)
+    return TwoBranchModel(image_encoder, text_encoder, text_format=subject.text.format.name).to(
+        subject.model.device
+    )
 
 
 def _ranks(model: TwoBranchModel, subject: Subject) -> tuple[Ranks, Ranks]:
     with torch.inference_mode():
-        return retrieval_ranks(*embed(dual_encoder(model), subject.pairs), subject.pairs.image_of_caption)
+        return retrieval_ranks(
+            *embed(dual_encoder(model), subject.pairs), subject.pairs.image_of_caption
+        )
 
 
 def _zero_shot_queries(subject: Subject, ranks: tuple[Ranks, Ranks]) -> pd.DataFrame:
     """Return the ranks of all queries, with the protocol "full" of ``Retrieval``."""
-    folds = split_folds(PROTOCOLS["full"], subject.pairs.image_of_caption, len(subject.pairs.image_ids))
+    folds = split_folds(
+        PROTOCOLS["full"], subject.pairs.image_of_caption, len(subject.pairs.image_ids)
+    )
     caption_ranks, image_ranks = (side.expected().numpy() for side in ranks)
-    table = rank_table(subject.split.images, subject.split.captions, caption_ranks, image_ranks, folds)
+    table = rank_table(
+        subject.split.images, subject.split.captions, caption_ranks, image_ranks, folds
+    )
     return with_zero_shot_names(table)
 
 
@@ -113,7 +134,11 @@ def _recall_sum(values: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def _table(systems: Mapping[str, Directions]) -> Table:
-    columns = ["system", "recall sum", *(f"{side} R@{k}" for side in ("captions", "images") for k in KS)]
+    columns = [
+        "system",
+        "recall sum",
+        *(f"{side} R@{k}" for side in ("captions", "images") for k in KS),
+    ]
     rows = [
         [NAMES[name], f"{_recall_sum(values):.1f}"]
         + [f"{direction[f'R@{k}']:.1f}" for direction in values.values() for k in KS]

@@ -25,7 +25,9 @@ class CutVectors:
 
     def __init__(self, dims: Sequence[int] = (64, 128, 256)) -> None:
         if not dims or min(dims) < 1:
-            raise ValueError(f"dims is {list(dims)}: give at least one number of dimensions, each at least 1")
+            raise ValueError(
+                f"dims is {list(dims)}: give at least one number of dimensions, each at least 1"
+            )
         self.dims = sorted(set(dims))
 
     def __call__(self, subject: Subject) -> Result:
@@ -36,21 +38,33 @@ class CutVectors:
         whole, image_of_caption = images.shape[1], subject.pairs.image_of_caption
         dims = [dim for dim in self.dims if dim < whole]
         if not dims:
-            return Result(self.title, skipped=f"The vectors have {whole} dimensions, dims starts at {self.dims[0]}.")
+            return Result(
+                self.title,
+                skipped=f"The vectors have {whole} dimensions, dims starts at {self.dims[0]}.",
+            )
         metrics: dict[str, Any] = {}
         rows, cells = [], []
         for dim in [*dims, whole]:
-            ranks = retrieval_ranks(cut_vectors(images, dim), cut_vectors(captions, dim), image_of_caption)
+            ranks = retrieval_ranks(
+                cut_vectors(images, dim), cut_vectors(captions, dim), image_of_caption
+            )
             recall = {
                 f"{direction.removesuffix('_retrieval')} R@{k}": values[f"R@{k}"]
                 for direction, values in summarize(ranks, KS).items()
                 for k in KS
             }
-            intervals = retrieval_intervals(ranks, image_of_caption, KS, resamples=subject.resamples, seed=subject.seed)
+            intervals = retrieval_intervals(
+                ranks, image_of_caption, KS, resamples=subject.resamples, seed=subject.seed
+            )
             interval = intervals["recall_sum"]["total"]
             metrics[str(dim)] = recall | {"recall_sum": sum(recall.values())} | interval
             low, high = interval["low"], interval["high"]
-            row = MetricRow(f"cut_vectors.{dim}.recall_sum", sum(recall.values()), f"{dim} dimensions", (low, high))
+            row = MetricRow(
+                f"cut_vectors.{dim}.recall_sum",
+                sum(recall.values()),
+                f"{dim} dimensions",
+                (low, high),
+            )
             rows.append(row)
             values = (f"{value:.1f}" for value in recall.values())
             cells.append((row.label, *values, row.value_text(), row.interval_text()))

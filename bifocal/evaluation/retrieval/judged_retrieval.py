@@ -46,7 +46,9 @@ def read_judged_pairs(
     Raises:
         ValueError: a file is missing or invalid.
     """
-    files = [folder / f"{judgments}_{name}.json" for name in ("image_to_caption", "caption_to_image")]
+    files = [
+        folder / f"{judgments}_{name}.json" for name in ("image_to_caption", "caption_to_image")
+    ]
     scores = folder / f"sits_{split}.csv"
     if judgments == "cxc" and not files[0].is_file() and scores.is_file():
         return _grouped([*own, *_read_scores(scores)])
@@ -58,7 +60,9 @@ def _read_lists(path: Path, corpus: str) -> dict[str, frozenset[str]]:
     lists: dict[str, Any] = read_json(path, corpus)
     for query, candidates in lists.items():
         if not isinstance(candidates, list) or not candidates:
-            raise ValueError(f"{path}: {query!r} has {candidates!r}, expected a list of at least one id")
+            raise ValueError(
+                f"{path}: {query!r} has {candidates!r}, expected a list of at least one id"
+            )
     return {query: frozenset(map(str, candidates)) for query, candidates in lists.items()}
 
 
@@ -67,12 +71,18 @@ def _read_scores(path: Path) -> Iterable[tuple[str, str]]:
     table = pd.read_csv(path)
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}")
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
+        )
     incomplete = table[list(COLUMNS)].isna().any(axis=1)
     if incomplete.any():
-        raise ValueError(f"{path}, line {int(incomplete.to_numpy().argmax()) + 2}: the row is not complete")
+        raise ValueError(
+            f"{path}, line {int(incomplete.to_numpy().argmax()) + 2}: the row is not complete"
+        )
     matching = table[table["agg_score"] >= MATCH]
-    image_ids = [str(int(PurePosixPath(name).stem.rpartition("_")[2])) for name in matching["image"]]
+    image_ids = [
+        str(int(PurePosixPath(name).stem.rpartition("_")[2])) for name in matching["image"]
+    ]
     return zip(image_ids, (name.rpartition(":")[2] for name in matching["caption"]), strict=True)
 
 
@@ -82,7 +92,9 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> JudgedPairs:
     for image_id, caption_id in pairs:
         captions.setdefault(image_id, set()).add(caption_id)
         images.setdefault(caption_id, set()).add(image_id)
-    by_image, by_caption = ({query: frozenset(found) for query, found in one.items()} for one in (captions, images))
+    by_image, by_caption = (
+        {query: frozenset(found) for query, found in one.items()} for one in (captions, images)
+    )
     return JudgedPairs(by_image, by_caption)
 
 
@@ -112,15 +124,21 @@ class JudgedRetrieval:
         ks: Sequence[int] = (1, 5, 10),
     ) -> None:
         if PROTOCOLS[protocol].folds > 1:
-            raise ValueError(f"the protocol {protocol} has several folds, and judged pairs cross them: use coco_5k")
+            raise ValueError(
+                f"the protocol {protocol} has several folds, and judged pairs cross them: use coco_5k"
+            )
         self.folder, self.judgments, self.protocol = folder, tuple(judgments), protocol
         self.ks = tuple(ks)
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; raise ``ValueError`` if its split lacks judged images or captions."""
         if self.folder is None:
-            return Result(self.title, skipped="No judgments: give the folder of ECCV Caption or CxC.")
-        (fold,) = split_folds(PROTOCOLS[self.protocol], subject.pairs.image_of_caption, len(subject.pairs.image_ids))
+            return Result(
+                self.title, skipped="No judgments: give the folder of ECCV Caption or CxC."
+            )
+        (fold,) = split_folds(
+            PROTOCOLS[self.protocol], subject.pairs.image_of_caption, len(subject.pairs.image_ids)
+        )
         images = subject.split.images["image_id"].iloc[fold.images.numpy()].tolist()
         table = subject.split.captions.iloc[fold.captions.numpy()]
         captions, own = table["caption_id"].astype(str).tolist(), table["image_id"].tolist()
@@ -137,17 +155,29 @@ class JudgedRetrieval:
         rows, sections = [], []
         for key in self.judgments:
             name = NAMES[key]
-            pairs = read_judged_pairs(Path(self.folder), key, subject.split_name, zip(own, captions, strict=True))
+            pairs = read_judged_pairs(
+                Path(self.folder), key, subject.split_name, zip(own, captions, strict=True)
+            )
             answers = _candidate_rows(pairs, images, captions, name)
             metrics[key], blocks = {}, []
-            for (direction, (block, image_ids, candidates)), queries in zip(directions.items(), answers, strict=True):
+            for (direction, (block, image_ids, candidates)), queries in zip(
+                directions.items(), answers, strict=True
+            ):
                 values = self._measure(block, queries, candidates)
                 found = list(
-                    self._rows(f"{key}.{direction}", name, values, [image_ids[row] for row in queries], subject)
+                    self._rows(
+                        f"{key}.{direction}",
+                        name,
+                        values,
+                        [image_ids[row] for row in queries],
+                        subject,
+                    )
                 )
                 metrics[key][direction] = {row.name.rpartition(".")[2]: row.value for row in found}
                 metrics[key][direction]["queries"] = len(queries)
-                blocks.append(metric_table(f"{DIRECTIONS[direction]}: {len(queries):,} queries", found))
+                blocks.append(
+                    metric_table(f"{DIRECTIONS[direction]}: {len(queries):,} queries", found)
+                )
                 rows += found
             note = f"Answers that people judged to match, among {len(images):,} images with {len(captions):,} captions."
             sections.append(Section(f"{self.title}: {name}", note, blocks))
@@ -159,13 +189,17 @@ class JudgedRetrieval:
         """Yield the means of ``values`` in percent, with their intervals."""
         for column, label in enumerate([*(f"R@{k}" for k in self.ks), *PRECISIONS]):
             percent = 100 * values[:, column]
-            interval = mean_interval(percent.numpy(), image_ids, resamples=subject.resamples, seed=subject.seed)
+            interval = mean_interval(
+                percent.numpy(), image_ids, resamples=subject.resamples, seed=subject.seed
+            )
             yield MetricRow(
                 f"{prefix}.{label}", float(percent.mean()), f"{name}, {label}", interval,
                 unit="%", maximum=100.0, headline=label == PRECISIONS[1],
             )  # fmt: skip
 
-    def _measure(self, scores: BlockScores, answers: Mapping[int, Sequence[int]], candidates: int) -> Tensor:
+    def _measure(
+        self, scores: BlockScores, answers: Mapping[int, Sequence[int]], candidates: int
+    ) -> Tensor:
         """Return the hits at each K, R-Precision and AP@R of each query (Q, K + 2)."""
         blocks, columns = [], torch.arange(candidates)
         for rows in torch.tensor(list(answers)).split(IMAGES):
@@ -186,7 +220,8 @@ def _candidate_rows(
     row_of_image = {image_id: row for row, image_id in enumerate(images)}
     row_of_caption = {caption_id: row for row, caption_id in enumerate(captions)}
     judged = [
-        {*pairs.captions, *(image_id for found in pairs.images.values() for image_id in found)} - row_of_image.keys(),
+        {*pairs.captions, *(image_id for found in pairs.images.values() for image_id in found)}
+        - row_of_image.keys(),
         {*pairs.images, *(caption_id for found in pairs.captions.values() for caption_id in found)}
         - row_of_caption.keys(),
     ]
@@ -197,6 +232,12 @@ def _candidate_rows(
             f"{', '.join([*absent[:2], *other[:2]])}: evaluate COCO's test split of Karpathy, five captions per image"
         )
     return (
-        {row_of_image[query]: [row_of_caption[one] for one in found] for query, found in pairs.captions.items()},
-        {row_of_caption[query]: [row_of_image[one] for one in found] for query, found in pairs.images.items()},
+        {
+            row_of_image[query]: [row_of_caption[one] for one in found]
+            for query, found in pairs.captions.items()
+        },
+        {
+            row_of_caption[query]: [row_of_image[one] for one in found]
+            for query, found in pairs.images.items()
+        },
     )

@@ -46,14 +46,18 @@ class RankedSplit:
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """Return the rows in the split of the image queries and of the caption queries."""
-        return torch.cat([fold.images for fold in self.folds]), torch.cat([fold.captions for fold in self.folds])
+        return torch.cat([fold.images for fold in self.folds]), torch.cat(
+            [fold.captions for fold in self.folds]
+        )
 
     def image_of_query(self) -> Tensor:
         """Return, for each caption query, the index of its image among the image queries."""
         starts = [0]
         for fold in self.folds:
             starts.append(starts[-1] + len(fold.images))
-        return torch.cat([fold.image_of_caption + start for fold, start in zip(self.folds, starts, strict=False)])
+        return torch.cat(
+            [fold.image_of_caption + start for fold, start in zip(self.folds, starts, strict=False)]
+        )
 
 
 def rank_split(subject: Subject, protocol: str) -> RankedSplit:
@@ -62,13 +66,20 @@ def rank_split(subject: Subject, protocol: str) -> RankedSplit:
     folds = split_folds(PROTOCOLS[protocol], pairs.image_of_caption, len(pairs.image_ids))
     scores = split_scores(subject)
     if subject.embeddings is None:
-        raw, reranked = (protocol_score_ranks(folds, scores, rerank=rerank) for rerank in (False, True))
+        raw, reranked = (
+            protocol_score_ranks(folds, scores, rerank=rerank) for rerank in (False, True)
+        )
         return RankedSplit(folds, raw, reranked, scores)
     images, captions = subject.embeddings
-    raw, reranked = (protocol_ranks(folds, images, captions, rerank=rerank) for rerank in (False, True))
+    raw, reranked = (
+        protocol_ranks(folds, images, captions, rerank=rerank) for rerank in (False, True)
+    )
     corrected = None
     if subject.bank is not None:
-        biases = subject.bank.image_bias(images.numpy()), subject.bank.caption_bias(captions.numpy())
+        biases = (
+            subject.bank.image_bias(images.numpy()),
+            subject.bank.caption_bias(captions.numpy()),
+        )
         by_image, by_caption = (torch.from_numpy(bias) for bias in biases)
         corrected = protocol_ranks(folds, images, captions, biases=(by_image, by_caption))
     return RankedSplit(folds, raw, reranked, scores, corrected)
@@ -89,17 +100,23 @@ def _pair_scores(subject: Subject) -> BlockScores:
     model.eval()
     with torch.inference_mode():
         batches = pairs.image_batches(IMAGES_PER_BLOCK)
-        cells = torch.cat([model.embed_images(to_device(regions, model.device)).cpu() for regions in batches])
+        cells = torch.cat(
+            [model.embed_images(to_device(regions, model.device)).cpu() for regions in batches]
+        )
     cache: dict[str, Any] = {}
 
     def scores(rows: Tensor, columns: Tensor) -> Tensor:
         with torch.inference_mode():
             # Successive blocks share their captions: embed them once.
             if cache.get("columns") is not columns:
-                captions = model.embed_captions(to_device(pairs.caption_text(columns), model.device))
+                captions = model.embed_captions(
+                    to_device(pairs.caption_text(columns), model.device)
+                )
                 cache.update(columns=columns, captions=captions)
             blocks = (cells[some].to(model.device) for some in rows.split(IMAGES_PER_BLOCK))
-            return torch.cat([model.score(block, cache["captions"]).cross.float().cpu() for block in blocks])
+            return torch.cat(
+                [model.score(block, cache["captions"]).cross.float().cpu() for block in blocks]
+            )
 
     return scores
 
@@ -107,7 +124,9 @@ def _pair_scores(subject: Subject) -> BlockScores:
 def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow]:
     """Yield the recall sum, then every metric of both directions, without and with re-ranking."""
     total = metrics["intervals"]["recall_sum"]["total"]
-    maximum = 100.0 * sum(name.startswith("R@") for direction in DIRECTIONS for name in metrics[direction])
+    maximum = 100.0 * sum(
+        name.startswith("R@") for direction in DIRECTIONS for name in metrics[direction]
+    )
     yield MetricRow(
         "recall_sum", metrics["recall_sum"], f"Recall sum of {maximum:.0f}, protocol {protocol}",
         (total["low"], total["high"]),
@@ -146,10 +165,18 @@ def direction_table(metrics: Mapping[str, Any], direction: str) -> Table:
         name = row.name.removeprefix(f"{direction}.")
         others = [metrics[group][direction].get(name) for group in groups]
         values = ("-" if value is None else row.format(value) for value in others)
-        cells = (row.format(row.value), row.interval_text(), *values, f"{row.baselines['chance']:.1f}")
+        cells = (
+            row.format(row.value),
+            row.interval_text(),
+            *values,
+            f"{row.baselines['chance']:.1f}",
+        )
         rows.append((name.replace("_", " "), *cells))
     columns = ("", "value", "95 %", *groups.values(), "chance")
-    query = {"caption_retrieval": "an image finds its captions", "image_retrieval": "a sentence finds its image"}
+    query = {
+        "caption_retrieval": "an image finds its captions",
+        "image_retrieval": "a sentence finds its image",
+    }
     return Table(f"{DIRECTIONS[direction]}: {query[direction]}", columns, rows)
 
 
@@ -157,7 +184,9 @@ def recall_curves(ranked: RankedSplit, max_k: int) -> pd.DataFrame:
     """Return R@K in percent by K: column K, and one column per direction, raw and re-ranked."""
     ks = range(1, 1 + min(max_k, len(ranked.folds[0].images)))
     columns = {
-        f"{direction}{suffix}": [100 * concatenate(ranks[side] for ranks in folds).recall(k) for k in ks]
+        f"{direction}{suffix}": [
+            100 * concatenate(ranks[side] for ranks in folds).recall(k) for k in ks
+        ]
         for suffix, folds in (("", ranked.raw), (RERANKED, ranked.reranked))
         for side, direction in enumerate(DIRECTIONS)
     }
@@ -166,7 +195,10 @@ def recall_curves(ranked: RankedSplit, max_k: int) -> pd.DataFrame:
 
 def rank_histogram(ranked: RankedSplit) -> pd.DataFrame:
     """Return the histogram of ranks: column ``rank`` (bins, from 1), and the percentage of queries per direction."""
-    labels = [f"{low + 1}" if high == low + 1 else f"{low + 1}–{high}" for low, high in pairwise(RANK_EDGES)]
+    labels = [
+        f"{low + 1}" if high == low + 1 else f"{low + 1}–{high}"
+        for low, high in pairwise(RANK_EDGES)
+    ]
     columns = {}
     for direction, ranks in zip(DIRECTIONS, ranked.all_ranks(), strict=True):
         counts = np.histogram(ranks.expected().numpy(), [*RANK_EDGES, np.inf])[0]
@@ -177,16 +209,27 @@ def rank_histogram(ranked: RankedSplit) -> pd.DataFrame:
 def retrieval_queries(subject: Subject, ranked: RankedSplit) -> pd.DataFrame:
     """Return the expected rank of every query of both directions."""
     image_rows, caption_rows = (rows.numpy() for rows in ranked.rows())
-    images, captions = subject.split.images.iloc[image_rows], subject.split.captions.iloc[caption_rows]
+    images, captions = (
+        subject.split.images.iloc[image_rows],
+        subject.split.captions.iloc[caption_rows],
+    )
     caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in ranked.all_ranks())
     return rank_table(images, captions, caption_ranks, image_ranks, ranked.folds)
 
 
 def rank_table(
-    images: pd.DataFrame, captions: pd.DataFrame, caption_ranks: ArrayLike, image_ranks: ArrayLike, folds: list[Fold]
+    images: pd.DataFrame,
+    captions: pd.DataFrame,
+    caption_ranks: ArrayLike,
+    image_ranks: ArrayLike,
+    folds: list[Fold],
 ) -> pd.DataFrame:
     """Return expected ranks of images and captions, ordered by fold, with the columns of ``ranks.parquet``."""
-    ids, hashes, texts = images["image_id"], images["sha256"].fillna(""), text_hashes(captions["text"])
+    ids, hashes, texts = (
+        images["image_id"],
+        images["sha256"].fillna(""),
+        text_hashes(captions["text"]),
+    )
     contents = [content or image_id for content, image_id in zip(hashes, ids, strict=True)]
     image_protocols: list[str] = []
     caption_protocols: list[str] = []
@@ -199,7 +242,12 @@ def rank_table(
     tables = [
         query_ranks("caption_retrieval", ids, ids, hashes, image_protocols, caption_ranks),
         query_ranks(
-            "image_retrieval", captions["caption_id"], captions["image_id"], texts, caption_protocols, image_ranks
+            "image_retrieval",
+            captions["caption_id"],
+            captions["image_id"],
+            texts,
+            caption_protocols,
+            image_ranks,
         ),
     ]
     return pd.concat(tables, ignore_index=True)

@@ -17,11 +17,25 @@ from bifocal.evaluation.retrieval.ranked_split import (
     recall_curves,
     retrieval_queries,
 )
-from bifocal.metrics import chance_precision, chance_report, protocol_precision, retrieval_intervals, summarize_folds
+from bifocal.metrics import (
+    chance_precision,
+    chance_report,
+    protocol_precision,
+    retrieval_intervals,
+    summarize_folds,
+)
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from bifocal.metrics.retrieval.precision import PRECISIONS
 from bifocal.report.charts import bar_chart, line_chart
-from bifocal.report.sections import Answer, AnswerList, Badge, Chart, QueryList, ReportQuery, Section
+from bifocal.report.sections import (
+    Answer,
+    AnswerList,
+    Badge,
+    Chart,
+    QueryList,
+    ReportQuery,
+    Section,
+)
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
 NOTE = (
@@ -52,7 +66,9 @@ class Retrieval:
 
     title = "Retrieval"
 
-    def __init__(self, protocol: ProtocolName = "full", ks: Sequence[int] = (1, 5, 10), max_k: int = 50) -> None:
+    def __init__(
+        self, protocol: ProtocolName = "full", ks: Sequence[int] = (1, 5, 10), max_k: int = 50
+    ) -> None:
         self.protocol, self.ks, self.max_k = protocol, tuple(ks), max_k
         problems = list(self.conflicts({"ks": self.ks}))
         if problems:
@@ -94,7 +110,9 @@ class Retrieval:
             queries=retrieval_queries(subject, ranked),
             sections=[
                 Section(self.title, note, [*tables, *map(Chart, figures.values())]),
-                Section("Queries", examples_note, best_and_worst_queries(subject, ranked, subject.shown)),
+                Section(
+                    "Queries", examples_note, best_and_worst_queries(subject, ranked, subject.shown)
+                ),
             ],
             tables={"recall_curves": curves, "rank_histogram": histogram},
             figures=figures,
@@ -104,7 +122,11 @@ class Retrieval:
         """Return R@K and ranks of both directions, with intervals, re-ranked, and at chance level."""
         report = summarize_folds(ranked.raw, self.ks)
         intervals = retrieval_intervals(
-            ranked.all_ranks(), ranked.image_of_query(), self.ks, resamples=subject.resamples, seed=subject.seed
+            ranked.all_ranks(),
+            ranked.image_of_query(),
+            self.ks,
+            resamples=subject.resamples,
+            seed=subject.seed,
         )
         # An image has several captions, a caption has one image: R-Precision of image retrieval would be R@1.
         precision = protocol_precision(ranked.folds, ranked.scores)
@@ -113,18 +135,31 @@ class Retrieval:
             (report, precision.mean(dim=0)),
             (chance, chance_precision(ranked.folds[0].image_of_caption).mean(dim=0)),
         ):
-            values["caption_retrieval"] |= dict(zip(PRECISIONS, (100 * means).tolist(), strict=True))
-        resampled = bootstrap_means(100 * precision, torch.ones_like(precision), subject.resamples, subject.seed)
+            values["caption_retrieval"] |= dict(
+                zip(PRECISIONS, (100 * means).tolist(), strict=True)
+            )
+        resampled = bootstrap_means(
+            100 * precision, torch.ones_like(precision), subject.resamples, subject.seed
+        )
         for name, column in zip(PRECISIONS, resampled.T, strict=True):
             low, high = percentile_interval(column, 0.95)
             intervals["caption_retrieval"][name] = {"low": low, "high": high}
-        recalls = [value for values in report.values() for name, value in values.items() if name.startswith("R@")]
+        recalls = [
+            value
+            for values in report.values()
+            for name, value in values.items()
+            if name.startswith("R@")
+        ]
         return {
             **report,
             "recall_sum": sum(recalls),
             "intervals": intervals,
             "reranked": summarize_folds(ranked.reranked, self.ks),
-            **({} if ranked.corrected is None else {"corrected": summarize_folds(ranked.corrected, self.ks)}),
+            **(
+                {}
+                if ranked.corrected is None
+                else {"corrected": summarize_folds(ranked.corrected, self.ks)}
+            ),
             "chance": chance,
             "images": sum(len(fold.images) for fold in ranked.folds),
             "captions": sum(len(fold.captions) for fold in ranked.folds),
@@ -133,7 +168,10 @@ class Retrieval:
 
 def _for_readers(values: Mapping[str, list[float]]) -> dict[str, list[float]]:
     """Return ``values`` by names for readers."""
-    return {name.replace("_", " ").replace("reranked", "re-ranked"): value for name, value in values.items()}
+    return {
+        name.replace("_", " ").replace("reranked", "re-ranked"): value
+        for name, value in values.items()
+    }
 
 
 def best_and_worst_queries(subject: Subject, ranked: RankedSplit, count: int) -> list[QueryList]:
@@ -141,7 +179,9 @@ def best_and_worst_queries(subject: Subject, ranked: RankedSplit, count: int) ->
     examples = _Examples(subject, ranked)
     worst, best = [], []
     queries = (examples.image_query, examples.caption_query)
-    for title, ranks, images, make in zip(QUERY_KINDS, ranked.all_ranks(), examples.query_images, queries, strict=True):
+    for title, ranks, images, make in zip(
+        QUERY_KINDS, ranked.all_ranks(), examples.query_images, queries, strict=True
+    ):
         expected = ranks.expected()
         order = expected.argsort(stable=True)
         missed = order.flip(0)[: int((expected > 0).sum())]
@@ -152,7 +192,11 @@ def best_and_worst_queries(subject: Subject, ranked: RankedSplit, count: int) ->
                 empty="Every query has a correct answer at rank 1.",
             )
         )
-        best.append(QueryList(f"Best: {title}", [make(query) for query in one_per_image(order, images, count)]))
+        best.append(
+            QueryList(
+                f"Best: {title}", [make(query) for query in one_per_image(order, images, count)]
+            )
+        )
     return [*worst, *best]
 
 
@@ -177,10 +221,19 @@ class _Examples:
         fold = next(fold for fold in self.ranked.folds if (fold.images == row).any())
         answers = [
             Answer(bool(self.image_of[column] == row), f"{score:.2f}", text=self.texts[column])
-            for score, column in top_answers(self.ranked.scores(row, fold.captions)[0], fold.captions)
+            for score, column in top_answers(
+                self.ranked.scores(row, fold.captions)[0], fold.captions
+            )
         ]
-        correct = [self.texts[column] for column in fold.captions[self.image_of[fold.captions] == row].tolist()]
-        missing = "" if any(answer.correct for answer in answers) else f"Correct: {' · '.join(correct[:2])}"
+        correct = [
+            self.texts[column]
+            for column in fold.captions[self.image_of[fold.captions] == row].tolist()
+        ]
+        missing = (
+            ""
+            if any(answer.correct for answer in answers)
+            else f"Correct: {' · '.join(correct[:2])}"
+        )
         image = self.thumbnails.uri(self.image_ids[int(row)])
         badge = _rank_badge(self.caption_ranks[query])
         return ReportQuery([AnswerList(answers)], "Captions", image, badge, missing)
@@ -190,8 +243,14 @@ class _Examples:
         column = self.caption_rows[query : query + 1]
         fold = next(fold for fold in self.ranked.folds if (fold.captions == column).any())
         answers = [
-            Answer(bool(self.image_of[column] == row), f"{score:.2f}", image=self.thumbnails.uri(self.image_ids[row]))
-            for score, row in top_answers(self.ranked.scores(fold.images, column)[:, 0], fold.images)
+            Answer(
+                bool(self.image_of[column] == row),
+                f"{score:.2f}",
+                image=self.thumbnails.uri(self.image_ids[row]),
+            )
+            for score, row in top_answers(
+                self.ranked.scores(fold.images, column)[:, 0], fold.images
+            )
         ]
         badge = _rank_badge(self.image_ranks[query])
         return ReportQuery([AnswerList(answers)], self.texts[int(column)], badge=badge)

@@ -48,7 +48,10 @@ def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
     """Return tf-idf of all words of an image, fitted on train, else on ``split``."""
     vectorizer = TFIDF(documents="images")
     captions = _training_split(dataset, split).captions
-    vectorizer.fit(training_documents(vectorizer, captions["image_id"].tolist(), captions["text"].tolist()), seed=0)
+    vectorizer.fit(
+        training_documents(vectorizer, captions["image_id"].tolist(), captions["text"].tolist()),
+        seed=0,
+    )
     return vectorizer
 
 
@@ -68,7 +71,9 @@ def caption_similarities(
             captions[row_of_image[image_id]].append(text)
     similarities = {
         "tf_idf": tf_idf_similarity(dataset, split),
-        "fisher": fisher_similarity(list(_training_split(dataset, split).captions["text"]), captions, seed),
+        "fisher": fisher_similarity(
+            list(_training_split(dataset, split).captions["text"]), captions, seed
+        ),
         "meteor": meteor_similarity(captions),
     }
     has_objects = (split.labels["task"] == SYNSETS).any()
@@ -88,22 +93,31 @@ def generated_similarity(path: Path, dataset: Dataset, split: Dataset) -> Simila
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     missing = [name for name in ("image_id", "text") if name not in table.columns]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}")
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
+        )
     without = split.images["image_id"][~split.images["image_id"].isin(table["image_id"])]
     if len(without):
-        raise ValueError(f"{path} has no caption of {len(without)} images of the split, such as {without.iloc[0]!r}")
+        raise ValueError(
+            f"{path} has no caption of {len(without)} images of the split, such as {without.iloc[0]!r}"
+        )
     captions = table[table["image_id"].isin(split.images["image_id"])]
-    return _dot_product(image_vectors(fit_tf_idf(dataset, split), replace(split, captions=captions)))
+    return _dot_product(
+        image_vectors(fit_tf_idf(dataset, split), replace(split, captions=captions))
+    )
 
 
-def fisher_similarity(training: Sequence[str], captions: Mapping[int, Sequence[str]], seed: int) -> Similarity:
+def fisher_similarity(
+    training: Sequence[str], captions: Mapping[int, Sequence[str]], seed: int
+) -> Similarity:
     """Return the dot product of two images' Fisher vectors, fitted on the ``training`` captions."""
     from sklearn.preprocessing import normalize  # imported here: scikit-learn takes seconds
 
     vectorizer = FisherVectors(**FISHER)
     vectorizer.fit(training, seed)
     bags = [
-        np.concatenate(vectorizer.word_vectors.vocabulary.encode_captions(texts).values) for texts in captions.values()
+        np.concatenate(vectorizer.word_vectors.vocabulary.encode_captions(texts).values)
+        for texts in captions.values()
     ]
     vectors = dict(zip(captions, normalize(vectorizer.fisher(bags)), strict=True))
     return lambda first, second: float(vectors[first] @ vectors[second])
@@ -112,13 +126,16 @@ def fisher_similarity(training: Sequence[str], captions: Mapping[int, Sequence[s
 def object_similarity(dataset: Dataset, split: Dataset) -> Similarity:
     """Return the dot product of two images' tf-idf histograms of object synsets."""
 
-    from sklearn.feature_extraction import DictVectorizer  # imported here: scikit-learn takes seconds
+    from sklearn.feature_extraction import (
+        DictVectorizer,
+    )  # imported here: scikit-learn takes seconds
     from sklearn.feature_extraction.text import TfidfTransformer
 
     def counts(part: Dataset) -> list[dict[str, float]]:
         labels = part.labels[part.labels["task"] == SYNSETS]
         of_image = {
-            name: dict(zip(rows["label"], rows["value"], strict=True)) for name, rows in labels.groupby("image_id")
+            name: dict(zip(rows["label"], rows["value"], strict=True))
+            for name, rows in labels.groupby("image_id")
         }
         return [of_image.get(name, {}) for name in part.images["image_id"]]
 
@@ -137,10 +154,14 @@ def meteor_similarity(captions: Mapping[int, Sequence[str]]) -> Similarity:
     """Return the match kernel of METEOR over the captions of two images."""
     sentences = {row: [meteor_sentence(text) for text in texts] for row, texts in captions.items()}
 
-    def scores(first: Sequence[MeteorSentence], second: Sequence[MeteorSentence]) -> list[list[float]]:
+    def scores(
+        first: Sequence[MeteorSentence], second: Sequence[MeteorSentence]
+    ) -> list[list[float]]:
         return [[meteor(x, y) for y in second] for x in first]
 
-    return lambda first, second: match_kernel(torch.tensor(scores(sentences[first], sentences[second])))
+    return lambda first, second: match_kernel(
+        torch.tensor(scores(sentences[first], sentences[second]))
+    )
 
 
 def _training_split(dataset: Dataset, split: Dataset) -> Dataset:
@@ -152,7 +173,11 @@ def read_triplets(path: Path) -> pd.DataFrame:
     """Read votes: image ids ``query``, ``first``, ``second``, and counts ``o1``, ``o2``, ``o3`` (neither)."""
     decisions = read_decisions(path)
     if decisions is not None:
-        chosen = pd.get_dummies(decisions["choice"]).reindex(columns=list(CHOICES), fill_value=False).astype(int)
+        chosen = (
+            pd.get_dummies(decisions["choice"])
+            .reindex(columns=list(CHOICES), fill_value=False)
+            .astype(int)
+        )
         votes = decisions[list(TRIPLET)].join(chosen.set_axis(list(VOTES), axis=1))
         return votes.groupby(list(TRIPLET), sort=False, as_index=False).sum()
     table = _read_csv(path)
@@ -169,28 +194,43 @@ def read_decisions(path: Path) -> pd.DataFrame | None:
     if "user" not in table.columns:
         return None
     _check_columns(path, table, (*TRIPLET, "user", "choice"))
-    _check_values(path, table["choice"], ~table["choice"].isin(CHOICES), f"one of {', '.join(CHOICES)}")
-    _check_values(path, table["user"], table.duplicated([*TRIPLET, "user"]), "one decision of a user on a triplet")
+    _check_values(
+        path, table["choice"], ~table["choice"].isin(CHOICES), f"one of {', '.join(CHOICES)}"
+    )
+    _check_values(
+        path,
+        table["user"],
+        table.duplicated([*TRIPLET, "user"]),
+        "one decision of a user on a triplet",
+    )
     return table[[*TRIPLET, "user", "choice"]]
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
     if not path.is_file():
         columns = ", ".join((*TRIPLET, *VOTES))
-        raise ValueError(f"{path}: no such file; expected a CSV with the columns {columns}, or with user and choice")
+        raise ValueError(
+            f"{path}: no such file; expected a CSV with the columns {columns}, or with user and choice"
+        )
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
 def _check_columns(path: Path, table: pd.DataFrame, expected: tuple[str, ...]) -> None:
     missing = [name for name in expected if name not in table.columns]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}")
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
+        )
 
 
-def _check_values(path: Path, column: "pd.Series[str]", invalid: "pd.Series[bool]", expected: str) -> None:
+def _check_values(
+    path: Path, column: "pd.Series[str]", invalid: "pd.Series[bool]", expected: str
+) -> None:
     if invalid.any():
         row = int(invalid.to_numpy().argmax())
-        raise ValueError(f"{path}, line {row + 2}, column {column.name}: {column.iloc[row]!r}, expected {expected}")
+        raise ValueError(
+            f"{path}, line {row + 2}, column {column.name}: {column.iloc[row]!r}, expected {expected}"
+        )
 
 
 def triplet_metrics(
@@ -210,21 +250,30 @@ def triplet_metrics(
     table = read_triplets(path)
     kept = _in_split(table, row_of_image)
     if not len(kept):
-        raise ValueError(f"{path}: none of {len(table)} triplets has all of its images in the evaluated split")
+        raise ValueError(
+            f"{path}: none of {len(table)} triplets has all of its images in the evaluated split"
+        )
     votes = torch.tensor(kept[list(VOTES)].to_numpy())
     rows = kept[list(TRIPLET)].map(lambda image_id: row_of_image[image_id]).to_numpy()
 
     def agreement(similarity: Callable[[int, int], float]) -> float:
-        scores = [[similarity(query, other) for other in others] for query, *others in rows.tolist()]
+        scores = [
+            [similarity(query, other) for other in others] for query, *others in rows.tolist()
+        ]
         first, second = torch.tensor(scores, dtype=torch.float64).T
         return triplet_agreement(first, second, votes)
 
     metrics = {"agreement": agreement(lambda query, other: float(images[query] @ images[other]))}
     if with_text is not None:
-        metrics["with_text"] = agreement(lambda query, other: float(with_text[query] @ images[other]))
+        metrics["with_text"] = agreement(
+            lambda query, other: float(with_text[query] @ images[other])
+        )
     similarities = caption_similarities(dataset, split, rows.flatten().tolist(), seed)
     if generated is not None:
-        similarities = {**similarities, "generated": generated_similarity(generated, dataset, split)}
+        similarities = {
+            **similarities,
+            "generated": generated_similarity(generated, dataset, split),
+        }
     metrics |= {name: agreement(similarity) for name, similarity in similarities.items()}
     generator = torch.Generator().manual_seed(seed)
     scores = torch.rand(RANDOM_DRAWS, 2, len(votes), generator=generator)
@@ -232,7 +281,9 @@ def triplet_metrics(
     metrics |= {"random": mean(draws), "random_std": pstdev(draws)}
     decisions = read_decisions(path)
     if decisions is not None:
-        metrics["people"], metrics["people_std"] = inter_user_agreement(*_numbers(_in_split(decisions, row_of_image)))
+        metrics["people"], metrics["people_std"] = inter_user_agreement(
+            *_numbers(_in_split(decisions, row_of_image))
+        )
     return metrics | {"triplets": len(kept), "left_out": len(table) - len(kept)}
 
 
@@ -247,15 +298,21 @@ def draw_triplets(images: Tensor, split: Dataset, count: int, seed: int) -> pd.D
         ValueError: the split has fewer than ``count`` images, or fewer than three.
     """
     if count > len(images) or len(images) < 3:
-        raise ValueError(f"{count} triplets of {len(images)} images: each needs a query of its own, and two others")
+        raise ValueError(
+            f"{count} triplets of {len(images)} images: each needs a query of its own, and two others"
+        )
     generator = torch.Generator().manual_seed(seed)
     queries = torch.randperm(len(images), generator=generator)[:count]
     rows = torch.arange(count)
-    cosines = (images[queries] @ images.T).index_put((rows, queries), torch.tensor(-torch.inf, dtype=images.dtype))
+    cosines = (images[queries] @ images.T).index_put(
+        (rows, queries), torch.tensor(-torch.inf, dtype=images.dtype)
+    )
     near = cosines.topk(min(NEIGHBORS, len(images) - 1), dim=1).indices
     chosen = torch.stack([torch.randperm(near.shape[1], generator=generator)[:2] for _ in rows])
     triplets = torch.cat([queries.unsqueeze(1), near.gather(1, chosen)], dim=1)
-    return pd.DataFrame(split.images["image_id"].to_numpy()[triplets.numpy()], columns=list(TRIPLET))
+    return pd.DataFrame(
+        split.images["image_id"].to_numpy()[triplets.numpy()], columns=list(TRIPLET)
+    )
 
 
 def triplet_rows(metrics: Mapping[str, float]) -> list[MetricRow]:

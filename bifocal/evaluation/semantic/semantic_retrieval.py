@@ -73,8 +73,15 @@ class SemanticRetrieval:
                     f"human_triplets is {self.human_triplets}, but a {type(subject.model).__name__} has no single "
                     "vector per image to compare: leave human_triplets out"
                 )
-            return Result(self.title, skipped=f"A {type(subject.model).__name__} has no single vector per image.")
-        images, dataset, split = normalize(subject.image_embeddings, dim=1), subject.dataset, subject.split
+            return Result(
+                self.title,
+                skipped=f"A {type(subject.model).__name__} has no single vector per image.",
+            )
+        images, dataset, split = (
+            normalize(subject.image_embeddings, dim=1),
+            subject.dataset,
+            subject.split,
+        )
         with_text = image_and_text(subject, images) if self.with_text else None
         values, tables = semantic_metrics(images, dataset, split, subject.seed, with_text)
         curves, pairs = tables["semantic_curves"], tables["semantic_pairs"]
@@ -85,7 +92,10 @@ class SemanticRetrieval:
             for name in MEASURES
             if f"{name}{kind}" in curves
         }
-        cosines, relevances = {"cosine": pairs["cosine"].tolist()}, pairs["relevance"].round(1).tolist()
+        cosines, relevances = (
+            {"cosine": pairs["cosine"].tolist()},
+            pairs["relevance"].round(1).tolist(),
+        )
         figures = {
             "semantic_curves": line_chart(lines, curves["R"].tolist(), "R", "percent"),
             "semantic_pairs": line_chart(cosines, relevances, "tf-idf similarity", "percent"),
@@ -93,7 +103,13 @@ class SemanticRetrieval:
         blocks: list[Block] = [*map(Chart, figures.values()), semantic_table(values)]
         if self.human_triplets is not None:
             metrics["triplets"] = triplet_metrics(
-                self.human_triplets, images, dataset, split, subject.seed, with_text, self.generated_captions
+                self.human_triplets,
+                images,
+                dataset,
+                split,
+                subject.seed,
+                with_text,
+                self.generated_captions,
             )
             agreement = triplet_rows(metrics["triplets"])
             rows += agreement
@@ -107,9 +123,16 @@ class SemanticRetrieval:
             f"over all pairs is {values['correlation']:.1f} %."
         )
         if self.drawn_triplets:
-            tables["drawn_triplets"] = draw_triplets(images, split, self.drawn_triplets, subject.seed)
+            tables["drawn_triplets"] = draw_triplets(
+                images, split, self.drawn_triplets, subject.seed
+            )
         return Result(
-            self.title, metrics, rows=rows, sections=[Section(self.title, note, blocks)], tables=tables, figures=figures
+            self.title,
+            metrics,
+            rows=rows,
+            sections=[Section(self.title, note, blocks)],
+            tables=tables,
+            figures=figures,
         )
 
 
@@ -117,7 +140,10 @@ def image_and_text(subject: Subject, images: Tensor) -> Tensor:
     """Return the unit sums (N, d) of the image embeddings and the embedded tf-idf of each image's captions."""
     pairs = subject.pairs
     bags = sum_by_image(pairs.caption_matrix(), pairs.image_of_caption.numpy(), len(images))
-    dense = (torch.from_numpy(bags[rows.numpy()].toarray()).float() for rows in torch.arange(len(images)).split(BATCH))
+    dense = (
+        torch.from_numpy(bags[rows.numpy()].toarray()).float()
+        for rows in torch.arange(len(images)).split(BATCH)
+    )
     texts = (TextBatch(values, torch.ones(len(values), dtype=torch.int64)) for values in dense)
     return normalize(images + embed_texts(dual_encoder(subject.model), texts), dim=1)
 
@@ -142,18 +168,32 @@ def semantic_metrics(
         values["_with_text"] = measured(with_text[queries] @ images.T)
     curves = pd.DataFrame(
         {"R": rs}
-        | {f"{name}{kind}": [at[f"{name}@{r}"] for r in rs] for kind, at in values.items() for name in MEASURES}
+        | {
+            f"{name}{kind}": [at[f"{name}@{r}"] for r in rs]
+            for kind, at in values.items()
+            for name in MEASURES
+        }
     )
     generator = torch.Generator().manual_seed(seed)
     draws = [measured(torch.rand(relevant.shape, generator=generator)) for _ in range(RANDOM_DRAWS)]
-    chance, deviation = ({name: of([at[name] for at in draws]) for name in draws[0]} for of in (mean, pstdev))
+    chance, deviation = (
+        {name: of([at[name] for at in draws]) for name in draws[0]} for of in (mean, pstdev)
+    )
     others = {kind.removeprefix("_"): at for kind, at in values.items() if kind}
     correlation, pairs = cosine_by_relevance(images[queries] @ images.T, relevant, queries)
-    values = {**values[""], **others, "chance": chance, "chance_std": deviation, "correlation": correlation}
+    values = {
+        **values[""],
+        **others,
+        "chance": chance,
+        "chance_std": deviation,
+        "correlation": correlation,
+    }
     return values | {"queries": len(queries)}, {"semantic_curves": curves, "semantic_pairs": pairs}
 
 
-def cosine_by_relevance(cosines: Tensor, relevant: Tensor, queries: Tensor) -> tuple[float, pd.DataFrame]:
+def cosine_by_relevance(
+    cosines: Tensor, relevant: Tensor, queries: Tensor
+) -> tuple[float, pd.DataFrame]:
     """Return Pearson's correlation over all pairs of a query and another image, and means by relevance, in percent.
 
     Gordo and Larlus, figure 2, right. The means are over bins of equally many pairs, in ascending relevance.
@@ -163,7 +203,10 @@ def cosine_by_relevance(cosines: Tensor, relevant: Tensor, queries: Tensor) -> t
     """
     others = torch.ones_like(cosines, dtype=torch.bool).scatter_(1, queries.unsqueeze(1), False)
     pairs = torch.stack([relevant[others], cosines[others].double()])
-    bins = [part.mean(dim=1) for part in pairs[:, pairs[0].argsort(stable=True)].tensor_split(BINS, dim=1)]
+    bins = [
+        part.mean(dim=1)
+        for part in pairs[:, pairs[0].argsort(stable=True)].tensor_split(BINS, dim=1)
+    ]
     means = 100 * torch.stack([part for part in bins if not part.isnan().any()])
     correlation = float(torch.corrcoef(pairs)[0, 1].nan_to_num(0.0))
     return 100 * correlation, pd.DataFrame(means.numpy(), columns=["relevance", "cosine"])
@@ -192,13 +235,32 @@ def _by_name(ndcg: dict[int, float], pcc: dict[int, float]) -> dict[str, float]:
 def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
     chance = metrics["chance"]
     rows = [
-        MetricRow(f"semantic.{name}", metrics[name], name.replace("_", " "), baselines={"random": value}, unit="%")
+        MetricRow(
+            f"semantic.{name}",
+            metrics[name],
+            name.replace("_", " "),
+            baselines={"random": value},
+            unit="%",
+        )
         for name, value in chance.items()
     ]
-    rows.append(MetricRow("semantic.correlation", metrics["correlation"], "Correlation of cosine and tf-idf", unit="%"))
+    rows.append(
+        MetricRow(
+            "semantic.correlation",
+            metrics["correlation"],
+            "Correlation of cosine and tf-idf",
+            unit="%",
+        )
+    )
     for name, value in metrics.get("with_text", {}).items():
         label = f"{name.replace('_', ' ')}, image and text"
         rows.append(
-            MetricRow(f"semantic.with_text.{name}", value, label, baselines={"image alone": metrics[name]}, unit="%")
+            MetricRow(
+                f"semantic.with_text.{name}",
+                value,
+                label,
+                baselines={"image alone": metrics[name]},
+                unit="%",
+            )
         )
     return rows

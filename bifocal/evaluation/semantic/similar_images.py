@@ -39,33 +39,54 @@ class SimilarImages:
         items, cells = [], []
         for first, second, cosine in similar_image_pairs(subject, subject.shown):
             pictures = [first.picture(subject.thumbnails), second.picture(subject.thumbnails)]
-            items.append(GalleryItem(pictures, f"{first.image_id} and {second.image_id}, cosine {cosine:.2f}"))
+            items.append(
+                GalleryItem(
+                    pictures, f"{first.image_id} and {second.image_id}, cosine {cosine:.2f}"
+                )
+            )
             cells.append((first.image(subject.thumbnails), first.image_id))
             cells.append((second.image(subject.thumbnails), f"nearest image, cosine {cosine:.2f}"))
         sections = [Section(self.title, NOTE, [Gallery(items)])]
-        return Result(self.title, sections=sections, figures={"similar_images": contact_sheet(self.title, cells, 4)})
+        return Result(
+            self.title,
+            sections=sections,
+            figures={"similar_images": contact_sheet(self.title, cells, 4)},
+        )
 
 
-def similar_image_pairs(subject: Subject, count: int) -> list[tuple[HeatmapExample, HeatmapExample, float]]:
+def similar_image_pairs(
+    subject: Subject, count: int
+) -> list[tuple[HeatmapExample, HeatmapExample, float]]:
     """Return ``count`` drawn images of a model with single vectors, the nearest image of each, and their cosine."""
     assert subject.image_embeddings is not None
     images, image_ids = normalize(subject.image_embeddings, dim=1), subject.pairs.image_ids
     pairs = []
-    for query in sorted(np.random.default_rng(subject.seed).permutation(len(image_ids))[:count].tolist()):
+    for query in sorted(
+        np.random.default_rng(subject.seed).permutation(len(image_ids))[:count].tolist()
+    ):
         scores = images @ images[query]
         scores[query] = -torch.inf
         nearest = int(scores.argmax())
         with torch.inference_mode():
             first, second = (
                 subject.model.image_encoder.last_activations(
-                    to_device(subject.features.gather(subject.features.rows([image_ids[row]])), subject.model.device)
+                    to_device(
+                        subject.features.gather(subject.features.rows([image_ids[row]])),
+                        subject.model.device,
+                    )
                 )
                 for row in (query, nearest)
             )
-            heatmaps = pair_heatmaps(first.embed, first.cells, second.cells, embed_second=second.embed)
+            heatmaps = pair_heatmaps(
+                first.embed, first.cells, second.cells, embed_second=second.embed
+            )
         examples = [
-            HeatmapExample(image_ids[row], dense_heatmap(scores, activations.boxes), np.empty((0, 4)))
-            for row, scores, activations in zip((query, nearest), heatmaps, (first, second), strict=True)
+            HeatmapExample(
+                image_ids[row], dense_heatmap(scores, activations.boxes), np.empty((0, 4))
+            )
+            for row, scores, activations in zip(
+                (query, nearest), heatmaps, (first, second), strict=True
+            )
         ]
         pairs.append((examples[0], examples[1], float(images[query] @ images[nearest])))
     return pairs

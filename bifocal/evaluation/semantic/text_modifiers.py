@@ -32,10 +32,15 @@ class TextModifiers:
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without single vectors per image, and without suitable words."""
         if subject.image_embeddings is None:
-            return Result(self.title, skipped=f"A {type(subject.model).__name__} has no single vector per image.")
+            return Result(
+                self.title,
+                skipped=f"A {type(subject.model).__name__} has no single vector per image.",
+            )
         words, has_word = distinctive_words(subject.split, WORDS)
         if not words:
-            return Result(self.title, skipped="No word occurs in the captions of 3 % to 25 % of the images.")
+            return Result(
+                self.title, skipped="No word occurs in the captions of 3 % to 25 % of the images."
+            )
         images = normalize(subject.image_embeddings, dim=1)
         vectors = embed_texts(subject.model, subject.vectorizer, words).float().cpu()
         values = modifier_metrics(images, vectors, has_word, subject.seed)
@@ -79,7 +84,9 @@ def modifier_metrics(
     drawn = [random.permutation(rows)[:QUERIES_PER_WORD] for rows in suitable]
     word = torch.from_numpy(np.repeat(np.arange(len(drawn)), [len(rows) for rows in drawn]))
     queries = torch.from_numpy(np.concatenate(drawn))
-    return modifier_precision(images, queries, vectors[word], has_word[word], weight=weight, r=min(R, len(images) - 1))
+    return modifier_precision(
+        images, queries, vectors[word], has_word[word], weight=weight, r=min(R, len(images) - 1)
+    )
 
 
 def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:
@@ -124,7 +131,9 @@ def modifier_examples(
             scores = images @ query
             scores[row] = -torch.inf
             answers = [
-                Answer(bool(correct[answer]), f"{score:.2f}", image=thumbnails.uri(image_ids[answer]))
+                Answer(
+                    bool(correct[answer]), f"{score:.2f}", image=thumbnails.uri(image_ids[answer])
+                )
                 for score, answer in top_answers(scores, torch.arange(len(images)), SHOWN_ANSWERS)
             ]
             results.append(AnswerList(answers, label))

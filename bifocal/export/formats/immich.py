@@ -12,7 +12,15 @@ from onnx import TensorProto, compose
 
 from bifocal.onnx.text.sentences import open_readers
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
-from bifocal.onnx.towers import CONFIG, GRAPH, IMAGES, PREPROCESSING, TEXTS, TOKENIZER_CONFIG, is_towers
+from bifocal.onnx.towers import (
+    CONFIG,
+    GRAPH,
+    IMAGES,
+    PREPROCESSING,
+    TEXTS,
+    TOKENIZER_CONFIG,
+    is_towers,
+)
 
 BACKBONE, EMBEDDINGS = "backbone.onnx", "embeddings"
 PADDING = ("[PAD]", "<pad>")
@@ -40,7 +48,9 @@ def export_immich(source: Path, folder: Path) -> None:
         (folder / part).mkdir(parents=True)
     visual = _visual(source, preprocessing["size"])
     onnx.save(visual, folder / IMAGES / GRAPH)
-    onnx.save(_textual(onnx.load(source / "text_encoder.onnx"), length, padding), folder / TEXTS / GRAPH)
+    onnx.save(
+        _textual(onnx.load(source / "text_encoder.onnx"), length, padding), folder / TEXTS / GRAPH
+    )
     tokenizer.save(folder / TEXTS / TOKENIZER)
     dim = visual.graph.output[0].type.tensor_type.shape.dim[1].dim_value
     config = {
@@ -65,7 +75,10 @@ def _tokenizer(source: Path) -> tuple[SubwordTokenizer, int, int]:
         return reader.tokenizer, reader.length, reader.padding
     if isinstance(reader, SubwordTokenizer):
         ids = [reader.tokenizer.token_to_id(name) for name in PADDING]
-        found, truncation = [number for number in ids if number is not None], reader.tokenizer.truncation
+        found, truncation = (
+            [number for number in ids if number is not None],
+            reader.tokenizer.truncation,
+        )
         if found and truncation:
             return reader, int(truncation["max_length"]), found[0]
     raise ValueError(
@@ -136,11 +149,16 @@ def _textual(encoder: onnx.ModelProto, length: int, padding: int) -> onnx.ModelP
 def _graph(text: str, like: onnx.ModelProto) -> onnx.ModelProto:
     """Return a graph in the textual format of ONNX, of the version of another one."""
     version = next(opset.version for opset in like.opset_import if not opset.domain)
-    return onnx.parser.parse_model(f'<ir_version: {like.ir_version}, opset_import: ["": {version}]> glue {text}')
+    return onnx.parser.parse_model(
+        f'<ir_version: {like.ir_version}, opset_import: ["": {version}]> glue {text}'
+    )
 
 
 def _behind(
-    first: onnx.ModelProto, second: onnx.ModelProto, pairs: list[tuple[str, str]], output: str | None = EMBEDDINGS
+    first: onnx.ModelProto,
+    second: onnx.ModelProto,
+    pairs: list[tuple[str, str]],
+    output: str | None = EMBEDDINGS,
 ) -> onnx.ModelProto:
     """Return two graphs as one, with one output of the second; None for all outputs."""
     unique = f"{len(first.graph.node)}/"

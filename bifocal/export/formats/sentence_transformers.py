@@ -15,7 +15,12 @@ from bifocal.text.transformer.folder import CONFIG, MODULES, POOLINGS, SENTENCE_
 from bifocal.text.transformer.network import Transformer, UnitNorm, published_network
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.text.vectorizers.transformers import PretrainedTransformer, SentenceVectors
-from bifocal.text_encoders import BagOfWordsEncoder, LinearEncoder, ProjectionEncoder, TransformerEncoder
+from bifocal.text_encoders import (
+    BagOfWordsEncoder,
+    LinearEncoder,
+    ProjectionEncoder,
+    TransformerEncoder,
+)
 
 ACTIVATIONS: Mapping[type[nn.Module], str] = {
     nn.Identity: "torch.nn.modules.linear.Identity",
@@ -39,12 +44,22 @@ def export_sentence_transformer(embedding: Path, text: Path, folder: Path) -> No
     vectorizer, encoder = load_vectorizer(text).vectorizer, load_model(embedding).text_encoder
     poolings: tuple[str, ...]
     layers: list[nn.Module]
-    if isinstance(vectorizer, SentenceVectors) and isinstance(encoder, BagOfWordsEncoder | LinearEncoder):
+    if isinstance(vectorizer, SentenceVectors) and isinstance(
+        encoder, BagOfWordsEncoder | LinearEncoder
+    ):
         tower = vectorizer.tower.cpu()
-        network, poolings, layers = tower.transformer, tower.poolings, [*tower.layers, encoder.projection]
+        network, poolings, layers = (
+            tower.transformer,
+            tower.poolings,
+            [*tower.layers, encoder.projection],
+        )
     elif isinstance(vectorizer, SentenceVectors) and isinstance(encoder, ProjectionEncoder):
         tower = vectorizer.tower.cpu()
-        network, poolings, layers = tower.transformer, tower.poolings, [*tower.layers, *encoder.projection.children()]
+        network, poolings, layers = (
+            tower.transformer,
+            tower.poolings,
+            [*tower.layers, *encoder.projection.children()],
+        )
     elif isinstance(vectorizer, PretrainedTransformer) and isinstance(encoder, TransformerEncoder):
         encoder.merge_adapters()
         network, poolings, layers = encoder.transformer, (encoder.pooling,), [encoder.projection]
@@ -63,14 +78,21 @@ def export_sentence_transformer(embedding: Path, text: Path, folder: Path) -> No
         if layer is not None:
             _write_dense(folder / modules[-1][0], *layer)
     entries = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        {
+            "idx": number,
+            "name": str(number),
+            "path": path,
+            "type": f"sentence_transformers.models.{kind}",
+        }
         for number, (path, kind) in enumerate(modules)
     ]
     _write_json(folder / MODULES, entries)
     _write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
 
 
-def _write_transformer(vectorizer: PretrainedTransformer, trained: Transformer, folder: Path) -> None:
+def _write_transformer(
+    vectorizer: PretrainedTransformer, trained: Transformer, folder: Path
+) -> None:
     source = vectorizer.folder
     # The published network also has a pooler, which the library would otherwise fill with random weights.
     network = published_network(source.transformer)
@@ -79,9 +101,14 @@ def _write_transformer(vectorizer: PretrainedTransformer, trained: Transformer, 
     vectorizer.tokenizer.save(folder / TOKENIZER)
     padding = vectorizer.tokenizer.tokenizer.id_to_token(source.config.get("pad_token_id") or 0)
     # This class reads tokenizer.json as it is; the class of a network may rebuild it from other options.
-    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": source.max_tokens}
+    tokenizer = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": source.max_tokens,
+    }
     _write_json(folder / "tokenizer_config.json", tokenizer | {"pad_token": padding})
-    _write_json(folder / SENTENCE_CONFIG, {"max_seq_length": source.max_tokens, "do_lower_case": False})
+    _write_json(
+        folder / SENTENCE_CONFIG, {"max_seq_length": source.max_tokens, "do_lower_case": False}
+    )
 
 
 def _dense_layers(modules: Iterable[nn.Module]) -> list[tuple[nn.Linear, nn.Module] | None]:
@@ -108,7 +135,9 @@ def _write_dense(folder: Path, linear: nn.Linear, activation: nn.Module) -> None
         "activation_function": ACTIVATIONS[type(activation)],
     }
     _write_json(folder / CONFIG, config)
-    weights = {f"linear.{name}": tensor.contiguous() for name, tensor in linear.state_dict().items()}
+    weights = {
+        f"linear.{name}": tensor.contiguous() for name, tensor in linear.state_dict().items()
+    }
     save_file(weights, folder / "model.safetensors")
 
 

@@ -65,9 +65,13 @@ def compare_graph(
             inputs = example(batch, length)
             with torch.inference_mode():
                 values = expected(*inputs)
-            outputs = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
+            outputs = session.run(
+                None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+            )
             pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
-            differences = [relative_difference(output, value.numpy(), min_scale) for output, value in pairs]
+            differences = [
+                relative_difference(output, value.numpy(), min_scale) for output, value in pairs
+            ]
             yield Parity(branch, batch, length, max(differences))
 
 
@@ -97,5 +101,7 @@ def relative_difference(
 ) -> float:
     """Return the largest difference over the largest expected value; infinity if ``output`` is not finite."""
     # A comparison with NaN is never true: without this check NaN would pass every tolerance.
-    difference = float(np.abs(output - expected).max()) if np.isfinite(output).all() else float("inf")
+    difference = (
+        float(np.abs(output - expected).max()) if np.isfinite(output).all() else float("inf")
+    )
     return difference / max(float(np.abs(expected).max()), min_scale)

@@ -18,7 +18,10 @@ def quantize_graph(file: Path) -> None:
     the graph is loaded: static quantization of activations would need images for its calibration, and dynamic
     convolutions are slower than float32 convolutions. GRUs stay float32.
     """
-    from onnxruntime.quantization import QuantType, quantize_dynamic  # imported here: it takes seconds
+    from onnxruntime.quantization import (
+        QuantType,
+        quantize_dynamic,
+    )  # imported here: it takes seconds
 
     with TemporaryDirectory() as folder:
         plain = Path(folder) / file.name
@@ -41,5 +44,7 @@ def quantize_graph(file: Path) -> None:
     model = onnx.load(file)
     constants = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
     convolutions = {node.input[1] for node in model.graph.node if node.op_type == "Conv"}
-    store_as_int8(model.graph, dict.fromkeys(sorted(convolutions & constants), 0))  # axis of the output channels
+    store_as_int8(
+        model.graph, dict.fromkeys(sorted(convolutions & constants), 0)
+    )  # axis of the output channels
     onnx.save(model, file)

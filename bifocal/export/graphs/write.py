@@ -52,8 +52,12 @@ def write_graph(
     # torch.export allows such a module for a name, not for a Dim.
     dims = {name: name if any_size else torch.export.Dim(name) for name in names}
     # Inputs share an axis on purpose.
-    warnings.filterwarnings("ignore", message="# The axis name: .* shares the same shape constraints")
-    axes: Any = [{axis: dims[n] for axis, n in enumerate(s) if isinstance(n, str)} for s in shapes.values()]
+    warnings.filterwarnings(
+        "ignore", message="# The axis name: .* shares the same shape constraints"
+    )
+    axes: Any = [
+        {axis: dims[n] for axis, n in enumerate(s) if isinstance(n, str)} for s in shapes.values()
+    ]
     (parameter, *_) = inspect.signature(module.forward).parameters.values()
     if parameter.kind is parameter.VAR_POSITIONAL:
         axes = {parameter.name: tuple(axes)}
@@ -78,15 +82,24 @@ def check_shapes(file: Path, shapes: Mapping[str, Shape]) -> None:
     for value in onnx.load(file).graph.input:
         shape = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
         if shape != shapes[value.name]:
-            raise ValueError(f"{file.name}: input {value.name} has shape {shape}, expected {shapes[value.name]}")
+            raise ValueError(
+                f"{file.name}: input {value.name} has shape {shape}, expected {shapes[value.name]}"
+            )
 
 
 def random_images(
     shapes: Mapping[str, Shape], batch: int, regions: int, length: int, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
     """Return random pixels, which ``length`` enlarges, or random features with a mask, of the given input shapes."""
-    sizes = {"batch": batch, "regions": regions, "height": 64 + 8 * length, "width": 96 + 4 * length}
-    sized = [[sizes[dim] if isinstance(dim, str) else dim for dim in shape] for shape in shapes.values()]
+    sizes = {
+        "batch": batch,
+        "regions": regions,
+        "height": 64 + 8 * length,
+        "width": 96 + 4 * length,
+    }
+    sized = [
+        [sizes[dim] if isinstance(dim, str) else dim for dim in shape] for shape in shapes.values()
+    ]
     if len(sized) == 1:
         return (255 * torch.rand(sized[0], generator=generator),)
     mask = torch.rand(sized[1], generator=generator) < 0.7

@@ -11,7 +11,11 @@ from bifocal.localization.heads import ClassMixture, MaskCLIP
 
 
 def export_head(
-    description: Mapping[str, Any], weights: Path, head: ClassMixture | MaskCLIP, folder: Path, seed: int
+    description: Mapping[str, Any],
+    weights: Path,
+    head: ClassMixture | MaskCLIP,
+    folder: Path,
+    seed: int,
 ) -> list[Parity]:
     """Write the pointing head of a backbone to ``folder``, and compare its graphs with torch.
 

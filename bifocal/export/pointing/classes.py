@@ -62,12 +62,19 @@ def export_class_head(
     classes = head.class_texts()
     module = load_class_logits(description, weights, head)
     folder.mkdir(parents=True, exist_ok=True)
-    key = [dict(description), file_digest(weights), None if head.classes is None else file_digest(Path(head.classes))]
+    key = [
+        dict(description),
+        file_digest(weights),
+        None if head.classes is None else file_digest(Path(head.classes)),
+    ]
     graph, logits = folder / GRAPH, (_export_logits, description, weights, head)
     exports = [partial(write_cached, key, graph, run_in_fresh_process, *logits)]
     encoder = head.sentence_encoder()
     texts = {
-        "names": [[*names, *classes.shown_with.get(number, ())] for number, names in enumerate(classes.names)],
+        "names": [
+            [*names, *classes.shown_with.get(number, ())]
+            for number, names in enumerate(classes.names)
+        ],
         "definitions": list(classes.definitions),
     }
     if encoder is not None:
@@ -83,7 +90,9 @@ def export_class_head(
     return list(_compare(module, folder / GRAPH, seed))
 
 
-def load_class_logits(description: Mapping[str, Any], weights: Path, head: ClassMixture) -> ClassLogits:
+def load_class_logits(
+    description: Mapping[str, Any], weights: Path, head: ClassMixture
+) -> ClassLogits:
     """Return the module of a backbone's class logits, with the weights of a file."""
     preprocessing = description["preprocessing"]
     config = BackboneConfig(
@@ -98,7 +107,10 @@ def load_class_logits(description: Mapping[str, Any], weights: Path, head: Class
     with torch.inference_mode():
         logits = module(pixels)
         if classes.weight is None and not torch.allclose(
-            logits.mean(dim=(1, 2)), backbone.network(backbone.normalize(pixels)), rtol=1e-3, atol=1e-3
+            logits.mean(dim=(1, 2)),
+            backbone.network(backbone.normalize(pixels)),
+            rtol=1e-3,
+            atol=1e-3,
         ):
             raise ValueError(
                 f"the classifier of {backbone.name} does not read the mean of the last map: it cannot score cells"
@@ -111,15 +123,22 @@ def load_class_logits(description: Mapping[str, Any], weights: Path, head: Class
     return module
 
 
-def _export_logits(description: Mapping[str, Any], weights: Path, head: ClassMixture, file: Path) -> None:
+def _export_logits(
+    description: Mapping[str, Any], weights: Path, head: ClassMixture, file: Path
+) -> None:
     module = load_class_logits(description, weights, head)
     side = {"pixels": ("batch", 3, TRACED, TRACED)}
-    write_graph(module, [torch.zeros(2, 3, TRACED, TRACED, dtype=torch.uint8)], side, ["logits"], file)
+    write_graph(
+        module, [torch.zeros(2, 3, TRACED, TRACED, dtype=torch.uint8)], side, ["logits"], file
+    )
     # Dynamic sides would freeze torch's symbolic shapes for minutes in networks whose padding depends on the size.
     # All multiples of the stride have the same padding, so the traced graph holds for them: ``_compare`` checks it.
     model = onnx.load(file)
     del model.graph.value_info[:]
-    for value, names in ((model.graph.input[0], SHAPE), (model.graph.output[0], ("batch", "rows", "columns", None))):
+    for value, names in (
+        (model.graph.input[0], SHAPE),
+        (model.graph.output[0], ("batch", "rows", "columns", None)),
+    ):
         for dimension, name in zip(value.type.tensor_type.shape.dim, names, strict=True):
             if isinstance(name, str):
                 dimension.dim_param = name
@@ -135,7 +154,13 @@ def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> 
     """Write the vectors of the texts of each class, whether they name it, the class's number, and the definitions."""
     names = [(number, name) for number, names in enumerate(classes.names) for name in names]
     shown = [(number, word) for number, words in classes.shown_with.items() for word in words]
-    vectors = torch.cat([sentence_vectors(encoder, [text for _, text in texts]) for texts in (names, shown) if texts])
+    vectors = torch.cat(
+        [
+            sentence_vectors(encoder, [text for _, text in texts])
+            for texts in (names, shown)
+            if texts
+        ]
+    )
     numbers = np.array([number for number, _ in (*names, *shown)], np.int32)
     order = np.argsort(numbers, kind="stable")  # the texts of a class follow one another
     named, definitions = order < len(names), sentence_vectors(encoder, classes.definitions)
@@ -146,7 +171,9 @@ def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> 
 def _compare(module: ClassLogits, file: Path, seed: int) -> Iterator[Parity]:
     session, generator = open_session(file), torch.Generator().manual_seed(seed)
     for batch, (height, width) in enumerate(COMPARED, start=1):
-        pixels = torch.randint(0, 256, (batch, 3, height, width), generator=generator, dtype=torch.uint8)
+        pixels = torch.randint(
+            0, 256, (batch, 3, height, width), generator=generator, dtype=torch.uint8
+        )
         with torch.inference_mode():
             expected = module(pixels).numpy()
         (logits,) = run_graph(session, (pixels.numpy(),))

@@ -50,14 +50,24 @@ def export_contrastive_head(
     backbone = load_towers(description, weights, head)
     tokenizer = clip_tokenizer(backbone.tokenizer, backbone.context_length)
     if tokenizer is None:
-        raise ValueError(f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be exported")
+        raise ValueError(
+            f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be exported"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     towers = [dict(description), file_digest(weights)]
     key = [*towers, type(head).__name__, backbone.size]
-    write_cached(key, folder / PATCHES, run_in_fresh_process, _export_patches, description, weights, head)
-    write_cached(towers, folder / PHRASES, run_in_fresh_process, _export_phrases, description, weights, head)
+    write_cached(
+        key, folder / PATCHES, run_in_fresh_process, _export_patches, description, weights, head
+    )
+    write_cached(
+        towers, folder / PHRASES, run_in_fresh_process, _export_phrases, description, weights, head
+    )
     tokenizer.save(str(folder / TOKENIZER))
-    values = {**head.values(), "sizes": [backbone.size], "interpolation": description["preprocessing"]["interpolation"]}
+    values = {
+        **head.values(),
+        "sizes": [backbone.size],
+        "interpolation": description["preprocessing"]["interpolation"],
+    }
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
     return list(_compare(backbone, head, folder, seed))
 
@@ -70,7 +80,11 @@ def load_towers(description: Mapping[str, Any], weights: Path, head: MaskCLIP) -
         arguments["vision_cfg"] = stated.get("vision_cfg", {}) | {"image_size": head.size}
     backbone = OpenClipBackbone(name, None, arguments)
     tower = backbone.network.visual
-    if type(tower).__name__ != "VisionTransformer" or tower.attn_pool is not None or tower.proj is None:
+    if (
+        type(tower).__name__ != "VisionTransformer"
+        or tower.attn_pool is not None
+        or tower.proj is None
+    ):
         raise ValueError(
             f"the image tower of {backbone.name} is a {type(tower).__name__} with other pooling than a class token, or "
             "of another library: expected a vision transformer of open_clip, such as ViT-B-16"
@@ -83,7 +97,9 @@ def load_towers(description: Mapping[str, Any], weights: Path, head: MaskCLIP) -
     return backbone
 
 
-def _export_patches(description: Mapping[str, Any], weights: Path, head: MaskCLIP, file: Path) -> None:
+def _export_patches(
+    description: Mapping[str, Any], weights: Path, head: MaskCLIP, file: Path
+) -> None:
     backbone = load_towers(description, weights, head)
     pixels = torch.zeros(3, 3, backbone.size, backbone.size, dtype=torch.uint8)
     shapes: dict[str, Shape] = {"pixels": ("batch", 3, backbone.size, backbone.size)}
@@ -91,7 +107,9 @@ def _export_patches(description: Mapping[str, Any], weights: Path, head: MaskCLI
     check_shapes(file, shapes)
 
 
-def _export_phrases(description: Mapping[str, Any], weights: Path, head: MaskCLIP, file: Path) -> None:
+def _export_phrases(
+    description: Mapping[str, Any], weights: Path, head: MaskCLIP, file: Path
+) -> None:
     backbone = load_towers(description, weights, head)
     shapes: dict[str, Shape] = {"ids": ("batch", backbone.context_length)}
     ids = torch.ones(3, backbone.context_length, dtype=torch.int64)
@@ -99,16 +117,22 @@ def _export_phrases(description: Mapping[str, Any], weights: Path, head: MaskCLI
     check_shapes(file, shapes)
 
 
-def _compare(backbone: OpenClipBackbone, head: MaskCLIP, folder: Path, seed: int) -> Iterator[Parity]:
+def _compare(
+    backbone: OpenClipBackbone, head: MaskCLIP, folder: Path, seed: int
+) -> Iterator[Parity]:
     generator, size = torch.Generator().manual_seed(seed), backbone.size
     sentences = {(batch, length): words for batch, length, words in random_sentences(seed)}
 
     def images(batch: int, _: int) -> tuple[Tensor]:
-        return (torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),)
+        return (
+            torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),
+        )
 
     def ids(batch: int, length: int) -> tuple[Tensor]:
         return (backbone.tokenizer([" ".join(words) for words in sentences[batch, length]]).long(),)
 
     patches, phrases = Patches(backbone, head).eval(), PhraseTower(backbone).eval()
-    yield from compare_graph("patches", folder / PATCHES, patches, images, lengths=(1,), min_scale=1.0)
+    yield from compare_graph(
+        "patches", folder / PATCHES, patches, images, lengths=(1,), min_scale=1.0
+    )
     yield from compare_graph("phrases", folder / PHRASES, phrases, ids, min_scale=1.0)

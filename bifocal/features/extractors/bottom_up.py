@@ -82,7 +82,9 @@ class BottomUp:
         maps = network(pixels)
         boxes = network.proposals(maps, height, width, scale)
         features, probabilities = network.regions(maps, boxes)
-        scores, order = class_scores(boxes / scale, probabilities).sort(descending=True, stable=True)
+        scores, order = class_scores(boxes / scale, probabilities).sort(
+            descending=True, stable=True
+        )
         count = min(max(int((scores >= self.min_score).sum()), self.min_regions), self.regions)
         best = order[:count]
         sides = boxes.new_tensor([image.shape[2], image.shape[1]] * 2) * scale

@@ -54,7 +54,9 @@ class Grid(TimmExtractor, CellExtractor):
         coordinate_scale: float = 1.0,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(backbone, size, resize, mean, std, model_arguments, with_classifier=classifier)
+        super().__init__(
+            backbone, size, resize, mean, std, model_arguments, with_classifier=classifier
+        )
         self.backbone.check_size()
         self.stage, self.mirror = stage, mirror
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale
@@ -84,7 +86,9 @@ class Grid(TimmExtractor, CellExtractor):
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
-            "layer": f"stage {self.stage}" if isinstance(self.stage, int) else self.stage or "forward_features",
+            "layer": f"stage {self.stage}"
+            if isinstance(self.stage, int)
+            else self.stage or "forward_features",
             "mirror": self.mirror,
             "coordinates": self.coordinate_scale if self.coordinates else None,
         }
@@ -102,10 +106,16 @@ class Grid(TimmExtractor, CellExtractor):
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         maps = self.feature_map(pixels)
-        features, boxes = maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps.device)
+        features, boxes = (
+            maps.flatten(2).transpose(1, 2),
+            cell_boxes(*maps.shape[2:]).to(maps.device),
+        )
         if self.mirror:
             others = self.feature_map(pixels.flip(3)).flatten(2).transpose(1, 2)
-            features, boxes = torch.cat([features, others], dim=1), torch.cat([boxes, mirrored(boxes)])
+            features, boxes = (
+                torch.cat([features, others], dim=1),
+                torch.cat([boxes, mirrored(boxes)]),
+            )
         if self.coordinates:
             geometry = self.coordinate_scale * coordinates(boxes)
             features = torch.cat([features, geometry.expand(features.shape[0], -1, -1)], dim=2)

@@ -59,8 +59,15 @@ class Hypercolumns(TimmExtractor, CellExtractor):
         check_range("[1, inf)", layers=len(layers))
         check_range("[0, inf)", lower_norm=lower_norm)
         check_range("(0, 1]", power=power)
-        super().__init__(backbone, size, "square", mean, std, model_arguments, with_classifier=classes)
-        self.layers, self.lower_norm, self.power, self.mirror = tuple(layers), lower_norm, power, mirror
+        super().__init__(
+            backbone, size, "square", mean, std, model_arguments, with_classifier=classes
+        )
+        self.layers, self.lower_norm, self.power, self.mirror = (
+            tuple(layers),
+            lower_norm,
+            power,
+            mirror,
+        )
         self.tapped = self.layers
         self.backbone.check_layers(self.layers)
 
@@ -96,7 +103,10 @@ class Hypercolumns(TimmExtractor, CellExtractor):
         """Map images (B, 3, H, W) to hypercolumns (B, D, h, w)."""
         *lower, last = self._maps(pixels)
         rows, columns = last.shape[2:]
-        parts = [self.lower_norm * normalize(adaptive_avg_pool2d(maps, (rows, columns)), dim=1) for maps in lower]
+        parts = [
+            self.lower_norm * normalize(adaptive_avg_pool2d(maps, (rows, columns)), dim=1)
+            for maps in lower
+        ]
         return torch.cat([*parts, normalize(last.sign() * last.abs() ** self.power, dim=1)], dim=1)
 
     def _maps(self, pixels: Tensor) -> list[Tensor]:

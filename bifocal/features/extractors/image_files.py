@@ -81,8 +81,13 @@ class ImageSizes:
         for image_id in image_ids:
             width, height, path = sizes[image_id]
             if not isinstance(path, str):
-                raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
-            yield image_id, _size(*resized_size(int(width), int(height), backbone.size, self.extractor.resize))
+                raise ValueError(
+                    f"image {image_id!r} has no file: its corpus publishes only features"
+                )
+            yield (
+                image_id,
+                _size(*resized_size(int(width), int(height), backbone.size, self.extractor.resize)),
+            )
 
 
 def _size(width: int, height: int) -> ImageRegions:

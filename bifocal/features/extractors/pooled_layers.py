@@ -52,7 +52,9 @@ class PooledLayers(TimmExtractor, CellExtractor):
     ) -> None:
         check_range("[1, inf)", layers=len(layers))
         check_range("(0, 1]", power=power)
-        super().__init__(backbone, size, "square", mean, std, model_arguments, with_classifier=classes)
+        super().__init__(
+            backbone, size, "square", mean, std, model_arguments, with_classifier=classes
+        )
         self.layers, self.power = tuple(layers), power
         self.tapped = self.layers
         self.backbone.check_layers(self.layers)

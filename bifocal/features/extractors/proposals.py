@@ -78,7 +78,9 @@ class Proposals(TimmExtractor):
         """D: number of channels in the map, or in the layer before the classifier."""
         channels: int = self.backbone.network.feature_info[self.stage]["num_chs"]
         with torch.inference_mode():
-            return self._features(torch.zeros(1, channels, POOLED_SIZE, POOLED_SIZE).to(self.backbone.device)).shape[1]
+            return self._features(
+                torch.zeros(1, channels, POOLED_SIZE, POOLED_SIZE).to(self.backbone.device)
+            ).shape[1]
 
     def describe(self) -> dict[str, Any]:
         truth = {"truth_regions": self.truth_regions} if self.truth_regions else {}
@@ -86,7 +88,9 @@ class Proposals(TimmExtractor):
             super().describe()
             | truth
             | {
-                "layer": f"stage {self.stage}" if self.head == "mean" else f"fc7 of stage {self.stage}",
+                "layer": f"stage {self.stage}"
+                if self.head == "mean"
+                else f"fc7 of stage {self.stage}",
                 "overlap": self.overlap,
                 "search_size": self.search_size,
             }
@@ -95,11 +99,19 @@ class Proposals(TimmExtractor):
     def grid(self) -> Grid:
         """Return the extractor, of the same network, whose map a backbone is trained on, see ``TrainOnPhrases``."""
         config = self.backbone.config
-        grid = Grid(config.backbone, self.stage, config.size, config.resize, model_arguments=config.model_arguments)
+        grid = Grid(
+            config.backbone,
+            self.stage,
+            config.size,
+            config.resize,
+            model_arguments=config.model_arguments,
+        )
         grid.backbone = self.backbone
         return grid
 
-    def preprocess(self, image: Image.Image, truth: Tensor | None = None) -> tuple[Tensor, Tensor, int]:
+    def preprocess(
+        self, image: Image.Image, truth: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, int]:
         """Return the pixels (3, H, W) uint8 for the backbone, the relative boxes (r, 4), and the number of true boxes.
 
         Args:
@@ -111,7 +123,8 @@ class Proposals(TimmExtractor):
     def extract(self, images: Sequence[tuple[Tensor, Tensor, int]]) -> list[ImageRegions]:
         """Return the boxes of each image with their features: proposals by decreasing area, then true boxes."""
         maps = map_by_shape(
-            [pixels for pixels, _, _ in images], lambda pixels: list(self.backbone.feature_map(pixels, self.stage))
+            [pixels for pixels, _, _ in images],
+            lambda pixels: list(self.backbone.feature_map(pixels, self.stage)),
         )
         return [
             ImageRegions(self._features(_pool(features.float(), boxes)), boxes, truth=truth)
@@ -128,7 +141,9 @@ class Proposals(TimmExtractor):
         from torchvision.ops import nms  # imported here: it takes seconds
 
         small = resize_image(image, self.search_size, "aspect", "bicubic")
-        boxes = torch.from_numpy(selective_search(np.asarray(small)) / np.tile(small.size, 2)).float()
+        boxes = torch.from_numpy(
+            selective_search(np.asarray(small)) / np.tile(small.size, 2)
+        ).float()
         areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1)
         return boxes[nms(boxes, areas, self.overlap)[: self.proposals]]
 
@@ -157,5 +172,7 @@ def _pool(features: Tensor, boxes: Tensor) -> Tensor:
 
     height, width = features.shape[1:]
     scaled = boxes.to(features) * features.new_tensor([width, height, width, height])
-    pooled: Tensor = roi_align(features.unsqueeze(0), [scaled], output_size=POOLED_SIZE, aligned=True)
+    pooled: Tensor = roi_align(
+        features.unsqueeze(0), [scaled], output_size=POOLED_SIZE, aligned=True
+    )
     return pooled

@@ -84,26 +84,36 @@ class Regions:
         network = self._network
         pixels = list(images.to(next(network.parameters()).device).float() / 255)
         if not self.backbone.two_stage:
-            return [self._kept(*found) for found in detect(network, pixels, self.overlap, self.regions)]
+            return [
+                self._kept(*found) for found in detect(network, pixels, self.overlap, self.regions)
+            ]
         resized, _ = network.transform(pixels)
         maps = network.backbone(resized.tensors)
         proposals, _ = network.rpn(resized, maps)
         heads, sizes = network.roi_heads, resized.image_sizes
-        logits, refinements = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, sizes)))
+        logits, refinements = heads.box_predictor(
+            heads.box_head(heads.box_roi_pool(maps, proposals, sizes))
+        )
         counts = [len(boxes) for boxes in proposals]
         refined = heads.box_coder.decode(refinements, proposals).split(counts)
         selected = [
             self._select(boxes, probabilities, size)
-            for boxes, probabilities, size in zip(refined, logits.softmax(dim=1).split(counts), sizes, strict=True)
+            for boxes, probabilities, size in zip(
+                refined, logits.softmax(dim=1).split(counts), sizes, strict=True
+            )
         ]
         pooled = heads.box_roi_pool(maps, [boxes for boxes, _ in selected], sizes)
         features = heads.box_head(pooled).split([len(scores) for _, scores in selected])
         return [
             ImageRegions(vectors, boxes / boxes.new_tensor([width, height, width, height]), scores)
-            for vectors, (boxes, scores), (height, width) in zip(features, selected, sizes, strict=True)
+            for vectors, (boxes, scores), (height, width) in zip(
+                features, selected, sizes, strict=True
+            )
         ]
 
-    def _select(self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    def _select(
+        self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
         """Return the best boxes (n, 4) and scores (n,) of (m, classes, 4) with probabilities (m, classes)."""
         from torchvision.ops import clip_boxes_to_image, nms
 

@@ -66,12 +66,16 @@ class RMAC(TimmExtractor):
     def channels(self) -> int:
         """C: number of channels of the map."""
         with torch.inference_mode():
-            return self.backbone.feature_map(torch.zeros(1, 3, 64, 64, dtype=torch.uint8), None).shape[1]
+            return self.backbone.feature_map(
+                torch.zeros(1, 3, 64, 64, dtype=torch.uint8), None
+            ).shape[1]
 
     @property
     def dim(self) -> int:
         if self._dim is not None and self._dim > self.channels:
-            raise ValueError(f"RMAC: dim is {self._dim}, but {self.backbone.name} has {self.channels} channels")
+            raise ValueError(
+                f"RMAC: dim is {self._dim}, but {self.backbone.name} has {self.channels} channels"
+            )
         return self.channels if self._dim is None else self._dim
 
     def describe(self) -> dict[str, Any]:
@@ -104,10 +108,15 @@ class RMAC(TimmExtractor):
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         if self.whitening is None:
-            raise ValueError("RMAC has no whitening: call fit() with training images, or load_extra()")
+            raise ValueError(
+                "RMAC has no whitening: call fit() with training images, or load_extra()"
+            )
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
         whitening = Whitening(*(tensor.to(self.backbone.device) for tensor in self.whitening))
-        return [ImageRegions(aggregate(regions, whitening), whole) for regions in self.region_vectors(images)]
+        return [
+            ImageRegions(aggregate(regions, whitening), whole)
+            for regions in self.region_vectors(images)
+        ]
 
 
 def aggregate(regions: Tensor, whitening: Whitening) -> Tensor:

@@ -23,7 +23,9 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
     for scale in range(1, scales + 1):
         side = 2 * short // (scale + 1)
         if side < 1:
-            raise ValueError(f"a map of {height} x {width} cells has no regions at scale {scale}: enlarge the image")
+            raise ValueError(
+                f"a map of {height} x {width} cells has no regions at scale {scale}: enlarge the image"
+            )
         tops = _offsets(height, side, scale + (extra if height > width else 0))
         lefts = _offsets(width, side, scale + (extra if width > height else 0))
         regions += [(top, left, side) for top in tops for left in lefts]
@@ -44,10 +46,15 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
 
     The output has room for the regions of every map size; absent regions are minus infinity.
     """
-    rows, columns = torch.arange(maps.shape[2], device=maps.device), torch.arange(maps.shape[3], device=maps.device)
+    rows, columns = (
+        torch.arange(maps.shape[2], device=maps.device),
+        torch.arange(maps.shape[3], device=maps.device),
+    )
     height, width = rows.max() + 1, columns.max() + 1
     short, longer = torch.minimum(height, width).double(), torch.maximum(height, width).double()
-    strides = (longer - short) / torch.tensor(EXTRA_REGIONS, dtype=torch.float64, device=maps.device)
+    strides = (longer - short) / torch.tensor(
+        EXTRA_REGIONS, dtype=torch.float64, device=maps.device
+    )
     extra = 1 + ((short**2 - short * strides) / short**2 - OVERLAP).abs().argmin()
     maxima, present = [], []
     for scale in range(1, scales + 1):
@@ -55,7 +62,10 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
         most = scale + max(EXTRA_REGIONS)
         tops = _windows(rows, side, scale + extra * (height > width), most)
         lefts = _windows(columns, side, scale + extra * (width > height), most)
-        bands = torch.stack([maps.masked_fill(~top[:, None], -torch.inf).amax(dim=2) for top in tops.unbind()], dim=1)
+        bands = torch.stack(
+            [maps.masked_fill(~top[:, None], -torch.inf).amax(dim=2) for top in tops.unbind()],
+            dim=1,
+        )
         maxima += [bands.masked_fill(~left, -torch.inf).amax(dim=3) for left in lefts.unbind()]
         present.append((lefts.any(dim=1)[:, None] & tops.any(dim=1)).flatten())
     return torch.cat(maxima, dim=1), torch.cat(present)
@@ -64,9 +74,13 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
 def _windows(cells: Tensor, side: Tensor, count: Tensor, most: int) -> Tensor:
     """Return whether a cell (n,) of a row is in a window: (most, n), where the first ``count`` windows exist."""
     number = torch.arange(most, device=cells.device)
-    first = torch.div((cells.max() + 1 - side) * number, (count - 1).clamp(min=1), rounding_mode="floor")[:, None]
+    first = torch.div(
+        (cells.max() + 1 - side) * number, (count - 1).clamp(min=1), rounding_mode="floor"
+    )[:, None]
     return (cells >= first) & (cells < first + side) & (number < count)[:, None]
 
 
 def _offsets(length: int, side: int, count: int) -> list[int]:
-    return [0] if count == 1 else [(length - side) * number // (count - 1) for number in range(count)]
+    return (
+        [0] if count == 1 else [(length - side) * number // (count - 1) for number in range(count)]
+    )

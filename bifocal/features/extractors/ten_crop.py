@@ -44,7 +44,9 @@ class TenCrop(TimmExtractor):
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         if crop > size:
-            raise ValueError(f"TenCrop: crops of {crop} pixels do not fit into {size}: lower crop or raise size")
+            raise ValueError(
+                f"TenCrop: crops of {crop} pixels do not fit into {size}: lower crop or raise size"
+            )
         super().__init__(backbone, size, "square", mean, std, model_arguments)
         self.crop = crop
 
@@ -59,7 +61,10 @@ class TenCrop(TimmExtractor):
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-        return [ImageRegions(mean.unsqueeze(0), whole) for mean in self._mean_features(torch.stack(list(images)))]
+        return [
+            ImageRegions(mean.unsqueeze(0), whole)
+            for mean in self._mean_features(torch.stack(list(images)))
+        ]
 
     def _mean_features(self, pixels: Tensor) -> Tensor:
         from torchvision.transforms.functional import ten_crop  # imported here: it takes seconds

@@ -34,7 +34,9 @@ class BottomUpTSV:
     def open(self, dataset: Dataset) -> "BottomUpRows":
         """Open the files."""
         if not self.path.exists():
-            raise ValueError(f"BottomUpTSV: path {self.path} does not exist, expected a TSV file or a folder of them")
+            raise ValueError(
+                f"BottomUpTSV: path {self.path} does not exist, expected a TSV file or a folder of them"
+            )
         files = sorted(self.path.glob("*.tsv*")) if self.path.is_dir() else [self.path]
         if not files:
             raise ValueError(f"BottomUpTSV: {self.path} holds no *.tsv file")
@@ -90,6 +92,10 @@ def _parse(line: str) -> tuple[str, ImageRegions]:
     name, *sizes, boxes, features = line.rstrip("\n").split("\t")
     width, height, count = (int(size) for size in sizes)
     corners = np.frombuffer(base64.b64decode(boxes, validate=True), np.float32).reshape(count, 4)
-    vectors = np.frombuffer(base64.b64decode(features, validate=True), np.float32).reshape(count, -1)
+    vectors = np.frombuffer(base64.b64decode(features, validate=True), np.float32).reshape(
+        count, -1
+    )
     relative = corners / np.array([width, height, width, height], np.float32)
-    return name, validated(ImageRegions(torch.from_numpy(vectors.copy()), torch.from_numpy(relative)))
+    return name, validated(
+        ImageRegions(torch.from_numpy(vectors.copy()), torch.from_numpy(relative))
+    )

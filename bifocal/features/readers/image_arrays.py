@@ -21,7 +21,9 @@ def validated(regions: ImageRegions) -> ImageRegions:
     if len(invalid):
         region, feature = invalid[0].tolist()
         value = regions.features[region, feature].item()
-        raise ValueError(f"feature {feature} of region {region} is {value}, expected a number within +-{MAX_FLOAT16}")
+        raise ValueError(
+            f"feature {feature} of region {region} is {value}, expected a number within +-{MAX_FLOAT16}"
+        )
     if regions.boxes is not None:
         low, high = regions.boxes[:, :2], regions.boxes[:, 2:]
         valid = (low >= -BOX_TOLERANCE) & (high <= 1 + BOX_TOLERANCE) & (low <= high)
@@ -53,16 +55,26 @@ class ImageArrays:
         dim: D, which every file must have; None takes it from the first file.
     """
 
-    def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0, dim: int | None = None) -> None:
-        self.path, self.regions, self.truth_regions = Path(path), regions + truth_regions, truth_regions
+    def __init__(
+        self, path: str | Path, regions: int = 36, truth_regions: int = 0, dim: int | None = None
+    ) -> None:
+        self.path, self.regions, self.truth_regions = (
+            Path(path),
+            regions + truth_regions,
+            truth_regions,
+        )
         self.dim = dim
 
     def open(self, dataset: Dataset) -> "ArrayFiles":
         """Find the file of each image."""
         if not self.path.is_dir():
-            raise ValueError(f"ImageArrays: path {self.path} is not a folder, expected one with .npy or .npz files")
+            raise ValueError(
+                f"ImageArrays: path {self.path} is not a folder, expected one with .npy or .npz files"
+            )
         names = {path.name for path in self.path.iterdir()}
-        files = {str(image_id): _file_of(str(image_id), names) for image_id in dataset.images["image_id"]}
+        files = {
+            str(image_id): _file_of(str(image_id), names) for image_id in dataset.images["image_id"]
+        }
         missing = [image_id for image_id, name in files.items() if name is None]
         if missing:
             raise ValueError(
@@ -95,7 +107,11 @@ class ArrayFiles:
 
 
 def _file_of(image_id: str, names: set[str]) -> str | None:
-    candidates = [f"{name}.{suffix}" for name in (image_id, PurePath(image_id).stem) for suffix in ("npz", "npy")]
+    candidates = [
+        f"{name}.{suffix}"
+        for name in (image_id, PurePath(image_id).stem)
+        for suffix in ("npz", "npy")
+    ]
     return next((name for name in candidates if name in names), None)
 
 
@@ -112,8 +128,13 @@ def _read(path: Path, with_truth: bool = False) -> ImageRegions:
             sides = np.array([width, height, width, height], np.float32)
             boxes, truth = torch.from_numpy(loaded["bbox"].astype(np.float32) / sides), 0
             if with_truth and "x_truth" in loaded:
-                features, truth = torch.cat([features, _matrix(loaded["x_truth"])]), len(loaded["x_truth"])
-                boxes = torch.cat([boxes, torch.from_numpy(loaded["bbox_truth"].astype(np.float32) / sides)])
+                features, truth = (
+                    torch.cat([features, _matrix(loaded["x_truth"])]),
+                    len(loaded["x_truth"]),
+                )
+                boxes = torch.cat(
+                    [boxes, torch.from_numpy(loaded["bbox_truth"].astype(np.float32) / sides)]
+                )
             return validated(ImageRegions(features, boxes, truth=truth))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise ValueError(

@@ -29,7 +29,11 @@ class PrecomputedFeatures:
     """
 
     def __init__(
-        self, path: str | Path | None = None, train: str = "train", val: str = "dev", test: str = "test"
+        self,
+        path: str | Path | None = None,
+        train: str = "train",
+        val: str = "dev",
+        test: str = "test",
     ) -> None:
         self.path = None if path is None else Path(path)
         self.names = dict(zip(SPLITS, (train, val, test), strict=True))
@@ -37,8 +41,13 @@ class PrecomputedFeatures:
     def open(self, dataset: Dataset) -> "PrecomputedArrays":
         """Map the arrays to memory."""
         root = dataset.image_root if self.path is None else self.path
-        files = {split: root / f"{self.names[split]}_ims.npy" for split in dataset.images["split"].unique()}
-        return PrecomputedArrays(files, dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True)))
+        files = {
+            split: root / f"{self.names[split]}_ims.npy"
+            for split in dataset.images["split"].unique()
+        }
+        return PrecomputedArrays(
+            files, dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True))
+        )
 
 
 class PrecomputedArrays:
@@ -47,7 +56,9 @@ class PrecomputedArrays:
     def __init__(self, files: dict[str, Path], split_of: dict[str, str]) -> None:
         self.files, self.split_of = files, split_of
         arrays = {split: open_array(path, "PrecomputedFeatures") for split, path in files.items()}
-        self.arrays = {split: array.reshape(len(array), -1, array.shape[-1]) for split, array in arrays.items()}
+        self.arrays = {
+            split: array.reshape(len(array), -1, array.shape[-1]) for split, array in arrays.items()
+        }
         shapes = {split: array.shape[1:] for split, array in self.arrays.items()}
         if len(set(shapes.values())) > 1:
             raise ValueError(
@@ -70,7 +81,9 @@ class PrecomputedArrays:
                     "expected an id such as 'train-000015-391895', as in the corpus PrecomputedCaptions"
                 )
             try:
-                regions = validated(ImageRegions(torch.from_numpy(array[int(row[0])].astype(np.float32))))
+                regions = validated(
+                    ImageRegions(torch.from_numpy(array[int(row[0])].astype(np.float32)))
+                )
             except ValueError as error:
                 raise ValueError(f"{path}, row {row[0]} (image {image_id!r}): {error}") from error
             yield image_id, regions

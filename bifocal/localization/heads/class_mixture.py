@@ -91,7 +91,9 @@ class ClassMixture(CheckedByConstruction):
 
     def sentence_encoder(self) -> TransformerFolder | None:
         """Return the files of the sentence encoder, downloaded if they are on a hub; None for words."""
-        return None if self.path is None and self.model is None else find_folder(self.model, self.path)
+        return (
+            None if self.path is None and self.model is None else find_folder(self.model, self.path)
+        )
 
     def class_texts(self) -> Classes:
         """Return the names and definitions of the classes, and the rows of their classifier if a file has them."""

@@ -43,7 +43,10 @@ def point_mean_ap(
 
 
 def mask_mean_ap(
-    scores: Floats, overlaps: Floats, present: NDArray[np.bool_], thresholds: Iterable[float] = (0.3, 0.4, 0.5)
+    scores: Floats,
+    overlaps: Floats,
+    present: NDArray[np.bool_],
+    thresholds: Iterable[float] = (0.3, 0.4, 0.5),
 ) -> dict[str, float]:
     """Return the mAP of masks at several overlaps; candidates and ranking as in ``point_mean_ap``.
 
@@ -81,7 +84,9 @@ def mask_mean_ap_of_overlaps(
     shown = present.any(axis=1)
     counts = present[shown].sum(axis=1)
     return {
-        f"IoU@{minimum:g}": float(np.mean(np.maximum((overlaps[shown] > minimum).sum(axis=1) - 1, 0) / counts))
+        f"IoU@{minimum:g}": float(
+            np.mean(np.maximum((overlaps[shown] > minimum).sum(axis=1) - 1, 0) / counts)
+        )
         for minimum in thresholds
     }
 
@@ -100,14 +105,18 @@ def mask_iou(heatmap: Tensor, truth: Tensor, threshold: float = 0.5) -> float:
         ValueError: the shapes differ, or a value is NaN.
     """
     if heatmap.shape != truth.shape or heatmap.isnan().any():
-        raise ValueError(f"heatmap {tuple(heatmap.shape)} and mask {tuple(truth.shape)}: expected one shape and no NaN")
+        raise ValueError(
+            f"heatmap {tuple(heatmap.shape)} and mask {tuple(truth.shape)}: expected one shape and no NaN"
+        )
     low, high = heatmap.min(), heatmap.max()
     mask = (heatmap - low) >= threshold * (high - low)
     union = int((mask | truth).sum())
     return int((mask & truth).sum()) / union if union else 0.0
 
 
-def _mean_over_present(scores: Floats, correct: NDArray[np.bool_], present: NDArray[np.bool_]) -> float:
+def _mean_over_present(
+    scores: Floats, correct: NDArray[np.bool_], present: NDArray[np.bool_]
+) -> float:
     """Return the mean AP over the categories that an image has; images that are missed count as not retrieved."""
     if np.isnan(scores).any():
         raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are NaN")
@@ -115,6 +124,8 @@ def _mean_over_present(scores: Floats, correct: NDArray[np.bool_], present: NDAr
     for row, hits, has in zip(scores, correct, present, strict=True):
         if has.any():
             recall = hits.sum() / has.sum()
-            ranked = mean_average_precision(torch.from_numpy(row)[None].double(), torch.from_numpy(hits)[None])
+            ranked = mean_average_precision(
+                torch.from_numpy(row)[None].double(), torch.from_numpy(hits)[None]
+            )
             values.append(ranked * recall if hits.any() else 0.0)
     return float(np.mean(values)) if values else float("nan")

@@ -31,7 +31,9 @@ class ProposalQuery:
     truth: Floats
 
 
-def recall_over_proposals(queries: Sequence[ProposalQuery], ks: Iterable[int] = (1, 5, 10)) -> dict[str, float]:
+def recall_over_proposals(
+    queries: Sequence[ProposalQuery], ks: Iterable[int] = (1, 5, 10)
+) -> dict[str, float]:
     """Return R@K in percent, and ``upper_bound``, the share of phrases with any correct proposal.
 
     A proposal is correct if its IoU with one of the phrase's boxes is at least 0.5. Tied proposals count as if each of
@@ -45,7 +47,9 @@ def recall_over_proposals(queries: Sequence[ProposalQuery], ks: Iterable[int] = 
     for query in queries:
         correct = (box_iou(query.proposals, query.truth) >= MIN_IOU).any(axis=1)
         if correct.any():
-            rank_of_query.append(ranks(*(torch.from_numpy(np.array(row))[None] for row in (query.scores, correct))))
+            rank_of_query.append(
+                ranks(*(torch.from_numpy(np.array(row))[None] for row in (query.scores, correct)))
+            )
     upper_bound = len(rank_of_query) / len(queries)
     joined = concatenate(rank_of_query) if rank_of_query else None
     recall = {f"R@{k}": 100 * upper_bound * joined.recall(k) if joined else 0.0 for k in ks}
@@ -58,12 +62,19 @@ def with_union_boxes(queries: Iterable[ProposalQuery]) -> list[ProposalQuery]:
     The protocol of a model that gives one box for a phrase of several objects, as in Kamath et al., "MDETR", ICCV 2021.
     """
     return [
-        replace(query, truth=np.concatenate([query.truth[:, :2].min(axis=0), query.truth[:, 2:].max(axis=0)])[None])
+        replace(
+            query,
+            truth=np.concatenate([query.truth[:, :2].min(axis=0), query.truth[:, 2:].max(axis=0)])[
+                None
+            ],
+        )
         for query in queries
     ]
 
 
-def phrase_average_precision(queries: Sequence[ProposalQuery], overlap: float = 0.3) -> dict[Hashable, float]:
+def phrase_average_precision(
+    queries: Sequence[ProposalQuery], overlap: float = 0.3
+) -> dict[Hashable, float]:
     """Return the AP of each unique phrase, in [0, 1], over the proposals that remain after suppression in each image.
 
     Of the proposals that match a true box, the best is correct and the others are wrong. True boxes without a correct
@@ -94,7 +105,11 @@ def phrase_average_precision(queries: Sequence[ProposalQuery], overlap: float = 
     for phrase, hits in correct.items():
         matches = torch.tensor(hits)
         retrieved = int(matches.sum())
-        precision = average_precision(torch.tensor(scores[phrase], dtype=torch.float64), matches) if retrieved else 0.0
+        precision = (
+            average_precision(torch.tensor(scores[phrase], dtype=torch.float64), matches)
+            if retrieved
+            else 0.0
+        )
         report[phrase] = precision * retrieved / (retrieved + missed[phrase])
     return report
 

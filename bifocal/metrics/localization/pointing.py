@@ -49,7 +49,9 @@ def nms(scores: Floats, boxes: Floats, overlap: float = 0.3) -> NDArray[np.int64
     return np.array(kept, dtype=np.int64)
 
 
-def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes], edges: bool = True) -> NDArray[np.bool_]:
+def pointing_hits(
+    points: NDArray[np.floating], boxes: Sequence[Boxes], edges: bool = True
+) -> NDArray[np.bool_]:
     """Return, for each point, whether a box of its phrase contains it.
 
     Args:
@@ -63,9 +65,13 @@ def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes], edges: b
         ValueError: a point is not finite, a phrase has no box, or a box has no area.
     """
     if len(points) != len(boxes):
-        raise ValueError(f"{len(points)} points and {len(boxes)} phrases with boxes: expected one point for each")
+        raise ValueError(
+            f"{len(points)} points and {len(boxes)} phrases with boxes: expected one point for each"
+        )
     if not np.isfinite(points).all():
-        raise ValueError(f"{int((~np.isfinite(points).all(axis=1)).sum())} of {len(points)} points are not finite")
+        raise ValueError(
+            f"{int((~np.isfinite(points).all(axis=1)).sum())} of {len(points)} points are not finite"
+        )
     check_boxes(boxes)
     below = np.less_equal if edges else np.less
     return np.array(
@@ -105,12 +111,16 @@ def random_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDAr
     probabilities = np.empty(len(boxes))
     for number, (size, truth) in enumerate(zip(np.asarray(sizes), boxes, strict=True)):
         if (truth[:, :2] < 0).any() or (truth[:, 2:] > size).any():
-            raise ValueError(f"phrase {number} has a box outside its image of {size[0]:g} x {size[1]:g}: clip it")
+            raise ValueError(
+                f"phrase {number} has a box outside its image of {size[0]:g} x {size[1]:g}: clip it"
+            )
         probabilities[number] = _union_area(truth.astype(np.float64)) / float(size[0] * size[1])
     return probabilities
 
 
-def accuracy_by(hits: NDArray[np.bool_] | NDArray[np.float64], groups: Sequence[Hashable]) -> dict[Hashable, float]:
+def accuracy_by(
+    hits: NDArray[np.bool_] | NDArray[np.float64], groups: Sequence[Hashable]
+) -> dict[Hashable, float]:
     """Return the accuracy in percent by group, such as a category; groups are in the order of their first entry."""
     members: dict[Hashable, list[int]] = {}
     for row, group in enumerate(groups):
@@ -122,9 +132,13 @@ def check_boxes(boxes: Sequence[Boxes]) -> None:
     """Raise ``ValueError`` if a phrase has no box, or a malformed box."""
     for number, truth in enumerate(boxes):
         if truth.ndim != 2 or truth.shape[1] != 4 or not len(truth):
-            raise ValueError(f"phrase {number} has boxes of shape {truth.shape}: expected (n, 4), n at least 1")
+            raise ValueError(
+                f"phrase {number} has boxes of shape {truth.shape}: expected (n, 4), n at least 1"
+            )
         if not (truth[:, :2] < truth[:, 2:]).all():
-            raise ValueError(f"phrase {number} has a box without area, or not finite: {truth.tolist()}")
+            raise ValueError(
+                f"phrase {number} has a box without area, or not finite: {truth.tolist()}"
+            )
 
 
 def _union_area(boxes: NDArray[np.float64]) -> float:

@@ -21,9 +21,13 @@ def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tens
         ValueError: the shapes differ, or a score is NaN.
     """
     if scores.ndim != 2 or scores.shape != matches.shape:
-        raise ValueError(f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (Q, C) of both")
+        raise ValueError(
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (Q, C) of both"
+        )
     if scores.isnan().any():
-        raise ValueError(f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN and have no rank")
+        raise ValueError(
+            f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN and have no rank"
+        )
     values, order = scores.topk(depth, dim=1)
     found = matches.gather(1, order).double()
     group = torch.zeros_like(order)
@@ -36,7 +40,8 @@ def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tens
     size.scatter_(1, group[:, -1:], last.sum(dim=1, keepdim=True).double())
     correct.scatter_(1, group[:, -1:], (last & matches).sum(dim=1, keepdim=True).double())
     start, before, size, correct = (
-        column.gather(1, group) for column in (size.cumsum(1) - size, correct.cumsum(1) - correct, size, correct)
+        column.gather(1, group)
+        for column in (size.cumsum(1) - size, correct.cumsum(1) - correct, size, correct)
     )
     rank = torch.arange(depth, device=scores.device)
     # Given a match at this rank, each other match of the tie precedes it with probability position / (size - 1).
@@ -63,8 +68,12 @@ def average_precision(scores: Tensor, matches: Tensor) -> float:
         0.833333
     """
     if scores.ndim != 1 or scores.shape != matches.shape:
-        raise ValueError(f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (n,) of both")
-    probability, precision = precision_by_rank(scores.unsqueeze(0), matches.unsqueeze(0), len(scores))
+        raise ValueError(
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (n,) of both"
+        )
+    probability, precision = precision_by_rank(
+        scores.unsqueeze(0), matches.unsqueeze(0), len(scores)
+    )
     return float((probability * precision).sum() / matches.sum())
 
 
@@ -81,7 +90,9 @@ def mean_average_precision(scores: Tensor, matches: Tensor, known: Tensor | None
         NaN if no class has a match.
     """
     if scores.ndim != 2 or scores.shape != matches.shape:
-        raise ValueError(f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (C, n) of both")
+        raise ValueError(
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (C, n) of both"
+        )
     kept = torch.ones_like(matches) if known is None else known
     values = [
         average_precision(row[columns], truth[columns])

@@ -58,14 +58,18 @@ def meteor(hypothesis: MeteorSentence, reference: MeteorSentence) -> float:
     weight = [EXACT if hypothesis.words[i] == reference.words[j] else STEM for i, j in matches]
     precision = sum(w * hypothesis.weights[i] for w, (i, _) in zip(weight, matches, strict=True))
     precision /= sum(hypothesis.weights)
-    recall = sum(w * reference.weights[j] for w, (_, j) in zip(weight, matches, strict=True)) / sum(reference.weights)
+    recall = sum(w * reference.weights[j] for w, (_, j) in zip(weight, matches, strict=True)) / sum(
+        reference.weights
+    )
     mean = precision * recall / (ALPHA * precision + (1 - ALPHA) * recall)
     complete = chunks == 1 and len(matches) == len(hypothesis.words) == len(reference.words)
     # The authors' code has no penalty for a complete match.
     return mean if complete else (1 - GAMMA * (chunks / len(matches)) ** BETA) * mean
 
 
-def align(hypothesis: MeteorSentence, reference: MeteorSentence) -> tuple[Sequence[tuple[int, int]], int]:
+def align(
+    hypothesis: MeteorSentence, reference: MeteorSentence
+) -> tuple[Sequence[tuple[int, int]], int]:
     """Return matches (hypothesis word, reference word) and their chunks: most matches, then fewest chunks."""
     positions: dict[str, list[int]] = {}
     for j, stem in enumerate(reference.stems):
@@ -75,14 +79,19 @@ def align(hypothesis: MeteorSentence, reference: MeteorSentence) -> tuple[Sequen
         candidates = positions.get(stem, [])
         best: dict[tuple[int, int | None], _Alignment] = {}
         for previous in beam:
-            extended = [_Alignment(previous.covered, None, previous.matches, previous.chunks, previous.weight)]
+            extended = [
+                _Alignment(
+                    previous.covered, None, previous.matches, previous.chunks, previous.weight
+                )
+            ]
             extended += [
                 _Alignment(
                     previous.covered | 1 << j,
                     j,
                     (*previous.matches, (i, j)),
                     previous.chunks + (previous.last is None or j != previous.last + 1),
-                    previous.weight + (EXACT if hypothesis.words[i] == reference.words[j] else STEM),
+                    previous.weight
+                    + (EXACT if hypothesis.words[i] == reference.words[j] else STEM),
                 )
                 for j in candidates
                 if not previous.covered >> j & 1

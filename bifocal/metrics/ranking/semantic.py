@@ -52,7 +52,10 @@ def semantic_curves(
     for r in rs:
         ndcg[r] = float((dcg[:, r - 1] / best[:, r - 1]).nan_to_num(0.0).mean())
         first = [order[:, :r] for order in (optimistic, pessimistic)]
-        values = [float(_pearson(scores.gather(1, rows), relevance.gather(1, rows)).mean()) for rows in first]
+        values = [
+            float(_pearson(scores.gather(1, rows), relevance.gather(1, rows)).mean())
+            for rows in first
+        ]
         pcc[r] = sum(values) / 2
     return ndcg, pcc
 
@@ -99,7 +102,9 @@ def triplet_agreement(prefers_first: Tensor, prefers_second: Tensor, votes: Tens
     decided = votes[:, :2].sum(dim=1) > 0
     if not decided.any():
         raise ValueError(f"nobody chose one of the two images in any of {len(votes)} triplets")
-    first = torch.where(prefers_first == prefers_second, 0.5, (prefers_first > prefers_second).double())
+    first = torch.where(
+        prefers_first == prefers_second, 0.5, (prefers_first > prefers_second).double()
+    )
     agreed = first * votes[:, 0] + (1 - first) * votes[:, 1]
     return 100 * float((agreed / votes.sum(dim=1))[decided].mean())
 
@@ -127,7 +132,9 @@ def inter_user_agreement(triplet: Tensor, user: Tensor, choice: Tensor) -> tuple
         33.33333333333333
     """
     votes = torch.zeros(int(triplet.max()) + 1 if len(triplet) else 0, 3, dtype=torch.float64)
-    votes.index_put_((triplet, choice), torch.ones(len(choice), dtype=torch.float64), accumulate=True)
+    votes.index_put_(
+        (triplet, choice), torch.ones(len(choice), dtype=torch.float64), accumulate=True
+    )
     counted = (choice < 2) & (votes[triplet, :2].sum(dim=1) > 1)
     if not counted.any():
         raise ValueError(f"no two people chose an image of one triplet in {len(choice)} decisions")
@@ -180,7 +187,9 @@ def _mean_of_ties(scores: Tensor, values: Tensor) -> Tensor:
 def _pearson(first: Tensor, second: Tensor) -> Tensor:
     centered = [values - values.mean(dim=1, keepdim=True) for values in (first, second)]
     norm = centered[0].norm(dim=1) * centered[1].norm(dim=1)
-    return torch.where(norm > 0, (centered[0] * centered[1]).sum(dim=1) / norm.clamp(min=1e-300), 0.0)
+    return torch.where(
+        norm > 0, (centered[0] * centered[1]).sum(dim=1) / norm.clamp(min=1e-300), 0.0
+    )
 
 
 def _check(scores: Tensor, relevance: Tensor, queries: Tensor, rs: list[int]) -> None:

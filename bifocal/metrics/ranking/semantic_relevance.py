@@ -14,7 +14,9 @@ from bifocal.text.vectorizers.base import Vectorizer
 def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> "scipy.sparse.csr_matrix":
     """Return each image's unit sum (N, K) of caption vectors; ``TFIDF(documents="images")`` is the paper's proxy."""
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
-    image = np.array([row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64)
+    image = np.array(
+        [row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64
+    )
     encoded = vectorizer.transform(list(dataset.captions["text"]))
     captions = sparse_rows(vectorizer.format, encoded.values, encoded.indices)
     return sum_by_image(captions, image, len(row_of_image))
@@ -25,7 +27,9 @@ def sum_by_image(
 ) -> "scipy.sparse.csr_matrix":
     """Return the unit sums (N, K) of the caption vectors (M, K) of each image."""
     ones = np.ones(len(image_of_caption), dtype=captions.dtype)
-    members = scipy.sparse.csr_matrix((ones, (image_of_caption, np.arange(len(ones)))), (images, len(ones)))
+    members = scipy.sparse.csr_matrix(
+        (ones, (image_of_caption, np.arange(len(ones)))), (images, len(ones))
+    )
     sums = scipy.sparse.csr_matrix(members @ captions)
     norms = np.sqrt(sums.multiply(sums).sum(axis=1).A1)
     sums.data /= np.repeat(norms, np.diff(sums.indptr)).clip(min=1e-12)

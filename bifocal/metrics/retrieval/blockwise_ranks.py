@@ -50,7 +50,12 @@ class _Counts:
 
 
 def score_ranks(
-    scores: BlockScores, image_of_caption: Tensor, *, images: int, rerank: bool = False, biases: Biases | None = None
+    scores: BlockScores,
+    image_of_caption: Tensor,
+    *,
+    images: int,
+    rerank: bool = False,
+    biases: Biases | None = None,
 ) -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 
@@ -70,7 +75,9 @@ def score_ranks(
     """
     blocks = list(_blocks(image_of_caption, images))
     factors = _factors(scores, blocks, images, len(image_of_caption)) if rerank else None
-    caption_counts, image_counts = (_Counts(size, image_of_caption.device) for size in (images, len(image_of_caption)))
+    caption_counts, image_counts = (
+        _Counts(size, image_of_caption.device) for size in (images, len(image_of_caption))
+    )
     buffer = torch.empty(0, device=image_of_caption.device)
 
     def count(rows: Tensor, columns: Tensor, block: Tensor | None = None) -> None:
@@ -85,11 +92,15 @@ def score_ranks(
     for diagonal in blocks:
         block = _validated(scores(diagonal.images, diagonal.captions))
         correct = diagonal.images.unsqueeze(1) == image_of_caption[diagonal.captions]
-        for_captions, for_images = _normalized(block, diagonal.images, diagonal.captions, factors, biases)
+        for_captions, for_images = _normalized(
+            block, diagonal.images, diagonal.captions, factors, biases
+        )
         best = for_captions.masked_fill(~correct, -torch.inf).amax(dim=1, keepdim=True)
         caption_counts.best[diagonal.images] = best.squeeze(1).double()
         caption_counts.correct[diagonal.images] = ((for_captions == best) & correct).sum(dim=1)
-        image_counts.best[diagonal.captions] = for_images.masked_fill(~correct, -torch.inf).amax(dim=0).double()
+        image_counts.best[diagonal.captions] = (
+            for_images.masked_fill(~correct, -torch.inf).amax(dim=0).double()
+        )
         image_counts.correct[diagonal.captions] = 1
         count(diagonal.images, diagonal.captions, block)
     for columns, rows in _off_diagonal(blocks):
@@ -99,7 +110,10 @@ def score_ranks(
 
 def _blocks(image_of_caption: Tensor, images: int) -> Iterator[_Block]:
     """Yield every image and every caption in exactly one block."""
-    if len(image_of_caption) and not 0 <= int(image_of_caption.min()) <= int(image_of_caption.max()) < images:
+    if (
+        len(image_of_caption)
+        and not 0 <= int(image_of_caption.min()) <= int(image_of_caption.max()) < images
+    ):
         raise ValueError(
             f"image_of_caption goes from {int(image_of_caption.min())} to {int(image_of_caption.max())}, "
             f"expected rows of {images} images"
@@ -130,13 +144,19 @@ def _off_diagonal(blocks: list[_Block]) -> Iterator[tuple[Tensor, Tensor]]:
                     yield captions, other.images
 
 
-def _factors(scores: BlockScores, blocks: list[_Block], images: int, captions: int) -> tuple[Tensor, Tensor]:
+def _factors(
+    scores: BlockScores, blocks: list[_Block], images: int, captions: int
+) -> tuple[Tensor, Tensor]:
     """Return the re-ranking factors of the images (N, 1) and of the captions (M,)."""
     device = blocks[0].images.device
     best_of_image, best_of_caption = (
-        torch.full((size,), -torch.inf, dtype=torch.float64, device=device) for size in (images, captions)
+        torch.full((size,), -torch.inf, dtype=torch.float64, device=device)
+        for size in (images, captions)
     )
-    for columns, rows in [*((block.captions, block.images) for block in blocks), *_off_diagonal(blocks)]:
+    for columns, rows in [
+        *((block.captions, block.images) for block in blocks),
+        *_off_diagonal(blocks),
+    ]:
         values = _validated(scores(rows, columns)).double()
         best_of_image[rows] = torch.maximum(best_of_image[rows], values.amax(dim=1))
         best_of_caption[columns] = torch.maximum(best_of_caption[columns], values.amax(dim=0))
@@ -144,7 +164,11 @@ def _factors(scores: BlockScores, blocks: list[_Block], images: int, captions: i
 
 
 def _normalized(
-    block: Tensor, rows: Tensor, columns: Tensor, factors: tuple[Tensor, Tensor] | None, biases: Biases | None
+    block: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    factors: tuple[Tensor, Tensor] | None,
+    biases: Biases | None,
 ) -> tuple[Tensor, Tensor]:
     """Return the scores for caption retrieval and the scores for image retrieval."""
     if biases is not None:
@@ -152,7 +176,9 @@ def _normalized(
         return block + of_captions, block + of_images
     if factors is None:
         return block, block
-    of_images, of_captions = (factor.to(block.dtype) for factor in (factors[0][rows], factors[1][columns]))
+    of_images, of_captions = (
+        factor.to(block.dtype) for factor in (factors[0][rows], factors[1][columns])
+    )
     return block * of_captions, block * of_images
 
 

@@ -15,7 +15,13 @@ def modified_queries(images: Tensor, texts: Tensor, weight: float) -> Tensor:
 
 
 def modifier_precision(
-    images: Tensor, queries: Tensor, texts: Tensor, shows: Tensor, *, weight: float = 1.0, r: int = 10
+    images: Tensor,
+    queries: Tensor,
+    texts: Tensor,
+    shows: Tensor,
+    *,
+    weight: float = 1.0,
+    r: int = 10,
 ) -> dict[str, float]:
     """Return the share of the first R answers that show the concept, in percent, before and after a modifier.
 
@@ -43,7 +49,9 @@ def modifier_precision(
             f"{tuple(images.shape)} differ: expected (Q,), (Q, d), (Q, N) and (N, d)"
         )
     if not 1 <= r < len(images):
-        raise ValueError(f"R is {r}: {len(images)} images, less the query, give 1 to {len(images) - 1} answers")
+        raise ValueError(
+            f"R is {r}: {len(images)} images, less the query, give 1 to {len(images) - 1} answers"
+        )
     itself = queries.unsqueeze(1)
     precision, similarity = [], []
     for vectors in (images[queries], modified_queries(images[queries], texts, weight)):

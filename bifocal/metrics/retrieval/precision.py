@@ -31,7 +31,9 @@ def precision_at_r(scores: Tensor, matches: Tensor) -> Tensor:
     counts = matches.sum(dim=1, keepdim=True)
     without = int((counts == 0).sum())
     if without:
-        raise ValueError(f"{without} of {len(scores)} queries have no correct candidate: add it, or leave them out")
+        raise ValueError(
+            f"{without} of {len(scores)} queries have no correct candidate: add it, or leave them out"
+        )
     depth = int(counts.max()) if len(counts) else 0
     probability, precision = precision_by_rank(scores, matches, depth)
     probability = probability * (torch.arange(depth, device=scores.device) < counts)

@@ -89,12 +89,19 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
     for first in range(0, size * protocol.folds, size):
         image = image_of_caption[kept]
         captions = kept[(image >= first) & (image < first + size)]
-        folds.append(Fold(torch.arange(first, first + size), captions, image_of_caption[captions] - first))
+        folds.append(
+            Fold(torch.arange(first, first + size), captions, image_of_caption[captions] - first)
+        )
     return folds
 
 
 def protocol_ranks(
-    folds: Iterable[Fold], images: Tensor, captions: Tensor, *, rerank: bool = False, biases: Biases | None = None
+    folds: Iterable[Fold],
+    images: Tensor,
+    captions: Tensor,
+    *,
+    rerank: bool = False,
+    biases: Biases | None = None,
 ) -> list[FoldRanks]:
     """Return ``retrieval_ranks`` of each fold.
 
@@ -113,11 +120,18 @@ def protocol_ranks(
     ]
 
 
-def protocol_score_ranks(folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False) -> list[FoldRanks]:
+def protocol_score_ranks(
+    folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False
+) -> list[FoldRanks]:
     """Return ``score_ranks`` per fold, for a model that returns blocks of scores instead of vectors."""
 
     return [
-        score_ranks(_fold_scores(fold, scores), fold.image_of_caption, images=len(fold.images), rerank=rerank)
+        score_ranks(
+            _fold_scores(fold, scores),
+            fold.image_of_caption,
+            images=len(fold.images),
+            rerank=rerank,
+        )
         for fold in folds
     ]
 
@@ -125,7 +139,10 @@ def protocol_score_ranks(folds: Iterable[Fold], scores: BlockScores, *, rerank: 
 def protocol_precision(folds: Iterable[Fold], scores: BlockScores) -> Tensor:
     """Return R-Precision and AP@R of caption retrieval for the images of all folds (N, 2)."""
     return torch.cat(
-        [caption_precision(_fold_scores(fold, scores), fold.image_of_caption, len(fold.images)) for fold in folds]
+        [
+            caption_precision(_fold_scores(fold, scores), fold.image_of_caption, len(fold.images))
+            for fold in folds
+        ]
     )
 
 
@@ -134,7 +151,10 @@ def summarize_folds(ranks: Sequence[FoldRanks], ks: Iterable[int]) -> dict[str, 
     ks = list(ks)
     reports = [summarize(fold, ks) for fold in ranks]
     return {
-        direction: {name: sum(report[direction][name] for report in reports) / len(reports) for name in metrics}
+        direction: {
+            name: sum(report[direction][name] for report in reports) / len(reports)
+            for name in metrics
+        }
         for direction, metrics in reports[0].items()
     }
 

@@ -80,20 +80,28 @@ def ranks(scores: Tensor, matches: Tensor) -> Ranks:
         [1.0]
     """
     if scores.isnan().any():
-        raise ValueError(f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} queries")
+        raise ValueError(
+            f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} queries"
+        )
     if not matches.any(dim=1).all():
         without = int((~matches.any(dim=1)).sum())
-        raise ValueError(f"{without} of {len(scores)} queries have no correct candidate: add it, or leave them out")
+        raise ValueError(
+            f"{without} of {len(scores)} queries have no correct candidate: add it, or leave them out"
+        )
     best = scores.masked_fill(~matches, -torch.inf).amax(dim=1, keepdim=True)
     tied = scores == best
     return Ranks(
-        better=(scores > best).sum(dim=1), tied=(tied & ~matches).sum(dim=1), correct=(tied & matches).sum(dim=1)
+        better=(scores > best).sum(dim=1),
+        tied=(tied & ~matches).sum(dim=1),
+        correct=(tied & matches).sum(dim=1),
     )
 
 
 def concatenate(parts: Iterable[Ranks]) -> Ranks:
     """Return the queries of all ``parts``, in order."""
-    better, tied, correct = zip(*((part.better, part.tied, part.correct) for part in parts), strict=True)
+    better, tied, correct = zip(
+        *((part.better, part.tied, part.correct) for part in parts), strict=True
+    )
     return Ranks(torch.cat(better), torch.cat(tied), torch.cat(correct))
 
 

@@ -14,7 +14,12 @@ Interval = dict[str, float]
 
 
 def retrieval_ranks(
-    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, rerank: bool = False, biases: Biases | None = None
+    images: Tensor,
+    captions: Tensor,
+    image_of_caption: Tensor,
+    *,
+    rerank: bool = False,
+    biases: Biases | None = None,
 ) -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 
@@ -114,7 +119,9 @@ def retrieval_intervals(
     report: dict[str, dict[str, Interval]] = {}
     recall_sum = torch.zeros(resamples, dtype=torch.float64)
     for direction, queries, group in zip(DIRECTIONS, ranks, groups, strict=True):
-        columns = {f"R@{k}": 100 * queries.hits(k) for k in ks} | {"mean_rank": queries.expected() + 1}
+        columns = {f"R@{k}": 100 * queries.hits(k) for k in ks} | {
+            "mean_rank": queries.expected() + 1
+        }
         values = torch.stack(list(columns.values()), dim=1)
         totals = torch.zeros(images, len(columns), dtype=torch.float64).index_add_(0, group, values)
         counts = group.bincount(minlength=images).unsqueeze(1).expand_as(totals)
@@ -143,12 +150,16 @@ def recall_sum_gain(
     """
     images = len(first[0])
     gains, counts = [], []
-    for ours, theirs, group in zip(first, second, (torch.arange(images), image_of_caption.cpu()), strict=True):
+    for ours, theirs, group in zip(
+        first, second, (torch.arange(images), image_of_caption.cpu()), strict=True
+    ):
         for k in ks:
             gain = 100 * ((ours < k).double() - (theirs < k).double())
             gains.append(torch.zeros(images, dtype=torch.float64).index_add_(0, group, gain))
             counts.append(group.bincount(minlength=images))
-    resampled = bootstrap_means(torch.stack(gains, dim=1), torch.stack(counts, dim=1), resamples, seed)
+    resampled = bootstrap_means(
+        torch.stack(gains, dim=1), torch.stack(counts, dim=1), resamples, seed
+    )
     return percentile_interval(resampled.nan_to_num(0.0).sum(dim=1), level)
 
 

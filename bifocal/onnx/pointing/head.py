@@ -137,7 +137,9 @@ class ImageHead(ABC):
 
     def __init__(self, directory: Path, graph: str, threads: int) -> None:
         if not (directory / DESCRIPTION).is_file() or not (directory / graph).is_file():
-            raise FileNotFoundError(f"{directory} has no {DESCRIPTION} or no {graph}: it holds no such pointing head")
+            raise FileNotFoundError(
+                f"{directory} has no {DESCRIPTION} or no {graph}: it holds no such pointing head"
+            )
         self.directory = directory
         self.description = read_json(directory / DESCRIPTION)
         self.graph = open_session(directory / graph, threads)
@@ -150,10 +152,14 @@ class ImageHead(ABC):
     @property
     def decoder(self) -> Callable[[bytes], list[Array]]:
         """Function that decodes an image file for ``locate``; another process can call it."""
-        return partial(read_squares, sizes=self.sizes, interpolation=self.description["interpolation"])
+        return partial(
+            read_squares, sizes=self.sizes, interpolation=self.description["interpolation"]
+        )
 
     @abstractmethod
-    def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
+    def locate(
+        self, image: ImageFile | list[Array], phrases: Sequence[str], side: int
+    ) -> list[Place]:
         """Return where each phrase is in an image file, or in the squares of one, see ``decoder``.
 
         The values of the last image are kept, so that a further phrase is fast.
@@ -165,7 +171,11 @@ class ImageHead(ABC):
     def cells(self, image: ImageFile | list[Array]) -> list[Array]:
         """Return the graph's values (h, w, ...) of an image for each size; the last ones are kept."""
         content = image if isinstance(image, list) else file_bytes(image)
-        hashed = content if isinstance(content, bytes) else b"".join(square.tobytes() for square in content)
+        hashed = (
+            content
+            if isinstance(content, bytes)
+            else b"".join(square.tobytes() for square in content)
+        )
         key = self.sizes, hashlib.sha256(hashed).digest()
         with self._lock:
             if self._last is not None and self._last[0] == key:
@@ -190,7 +200,9 @@ class PointingHead(ImageHead):
         threads: of a graph; 0 for one per core.
     """
 
-    def __init__(self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0) -> None:
+    def __init__(
+        self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0
+    ) -> None:
         super().__init__(directory, GRAPH, threads)
         self.similarity = open_similarity(directory)
         self.sizes = tuple(sizes or self.sizes)
@@ -200,7 +212,9 @@ class PointingHead(ImageHead):
         self.threshold: float = self.description["threshold"]
         self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
 
-    def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
+    def locate(
+        self, image: ImageFile | list[Array], phrases: Sequence[str], side: int
+    ) -> list[Place]:
         read = self.read(image)
         return [self.place(read, weights, side) for weights in self.weights(phrases)]
 

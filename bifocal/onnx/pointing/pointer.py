@@ -33,12 +33,19 @@ class ContrastivePointer(ImageHead):
 
     def __init__(self, directory: Path, threads: int = 0) -> None:
         super().__init__(directory, PATCHES, threads)
-        self.text_graph = open_session(directory / PHRASES, threads=1)  # a phrase is too short for more
+        self.text_graph = open_session(
+            directory / PHRASES, threads=1
+        )  # a phrase is too short for more
         self.reader = FixedLength(SubwordTokenizer.read(directory / TOKENIZER))
 
-    def locate(self, image: ImageFile | list[NDArray[Any]], phrases: Sequence[str], side: int) -> list[Place]:
+    def locate(
+        self, image: ImageFile | list[NDArray[Any]], phrases: Sequence[str], side: int
+    ) -> list[Place]:
         cells = self.cells(image)
-        return [Place(self.heatmap([values @ vector for values in cells], side)) for vector in self.vectors(phrases)]
+        return [
+            Place(self.heatmap([values @ vector for values in cells], side))
+            for vector in self.vectors(phrases)
+        ]
 
     def vectors(self, phrases: Sequence[str]) -> NDArray[np.float32]:
         """Return the unit vectors (P, d) of P phrases: each the sum of the phrase's and of its prompt's."""
@@ -68,9 +75,14 @@ class LocalizerPointer:
     def decoder(self) -> Callable[[bytes], DecodedImage]:
         return partial(decode_pixels, preprocessing=self.embedder.preprocessing)
 
-    def locate(self, image: ImageFile | DecodedImage, phrases: Sequence[str], side: int) -> list[Place]:
+    def locate(
+        self, image: ImageFile | DecodedImage, phrases: Sequence[str], side: int
+    ) -> list[Place]:
         texts = self.embedder.embed_sentences(phrases)
-        heatmaps, single = self.localizer.heatmaps(image, texts, side), len(self.localizer.boxes) == 1
+        heatmaps, single = (
+            self.localizer.heatmaps(image, texts, side),
+            len(self.localizer.boxes) == 1,
+        )
         return [Place(heatmap, present=single or bool(np.ptp(heatmap))) for heatmap in heatmaps]
 
 
@@ -86,5 +98,7 @@ def open_pointer(directory: Path, embedder: Embedder, threads: int = 0) -> Point
     if (directory / FOLDER / DESCRIPTION).is_file():
         return read_whole(directory / FOLDER, lambda folder: open_head(folder, threads))
     if (directory / LOCALIZER).is_file():
-        return read_whole(directory, lambda folder: LocalizerPointer(HeatmapModel(folder, embedder), embedder))
+        return read_whole(
+            directory, lambda folder: LocalizerPointer(HeatmapModel(folder, embedder), embedder)
+        )
     return None

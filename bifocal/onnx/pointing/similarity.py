@@ -36,7 +36,9 @@ class SentenceSimilarity:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.graph = open_session(directory / SENTENCES, threads=1)  # a phrase is too short for more
+        self.graph = open_session(
+            directory / SENTENCES, threads=1
+        )  # a phrase is too short for more
         self.tokenizer = SubwordTokenizer.read(directory / TOKENIZER)
         vectors = load_file(directory / VECTORS)
         self.synonyms, self.definitions = vectors["synonyms"], vectors["definitions"]
@@ -47,10 +49,16 @@ class SentenceSimilarity:
         return np.array([self._similarities(phrase) for phrase in phrases])
 
     def _similarities(self, phrase: str) -> Array:
-        vectors = unit(run_graph(self.graph, self.tokenizer.batch([phrase, PROMPT.format(phrase)]))[0])
+        vectors = unit(
+            run_graph(self.graph, self.tokenizer.batch([phrase, PROMPT.format(phrase)]))[0]
+        )
         # Without BLAS: it divides a product of this size among threads, and waits 15 ms for them on busy cores.
-        nearest = np.maximum.reduceat(np.einsum("sd,vd->vs", self.synonyms, vectors), self.starts, axis=1)
-        similarities: Array = (nearest + np.einsum("cd,vd->vc", self.definitions, vectors)).mean(axis=0) / 2
+        nearest = np.maximum.reduceat(
+            np.einsum("sd,vd->vs", self.synonyms, vectors), self.starts, axis=1
+        )
+        similarities: Array = (nearest + np.einsum("cd,vd->vc", self.definitions, vectors)).mean(
+            axis=0
+        ) / 2
         return similarities
 
 
@@ -62,28 +70,40 @@ class WordSimilarity:
     """
 
     def __init__(self, directory: Path) -> None:
-        from snowballstemmer import stemmer  # imported here: it imports all languages, which takes 0.2 seconds
+        from snowballstemmer import (
+            stemmer,
+        )  # imported here: it imports all languages, which takes 0.2 seconds
 
         content = read_json(directory / CLASSES)
         self._stem = stemmer("english").stemWord
         self.synonyms = [[self._words(name) for name in synonyms] for synonyms in content["names"]]
         self.definitions = [self._words(definition) for definition in content["definitions"]]
         classes = zip(self.synonyms, self.definitions, strict=True)
-        self._counts = Counter(word for synonyms, definition in classes for word in definition.union(*synonyms))
+        self._counts = Counter(
+            word for synonyms, definition in classes for word in definition.union(*synonyms)
+        )
 
     def __call__(self, phrases: Sequence[str]) -> Array:
-        return np.array([self._similarities(self._words(phrase)) for phrase in phrases], dtype=np.float32)
+        return np.array(
+            [self._similarities(self._words(phrase)) for phrase in phrases], dtype=np.float32
+        )
 
     def _similarities(self, words: frozenset[str]) -> list[float]:
         total = max(self._weight(words), EPSILON)
         return [
-            max(self._weight(words & synonym) / max(total, self._weight(synonym)) for synonym in synonyms) / 2
+            max(
+                self._weight(words & synonym) / max(total, self._weight(synonym))
+                for synonym in synonyms
+            )
+            / 2
             + self._weight(words & definition) / total / 2
             for synonyms, definition in zip(self.synonyms, self.definitions, strict=True)
         ]
 
     def _weight(self, words: frozenset[str]) -> float:
-        return sum(math.log((1 + len(self.definitions)) / (1 + self._counts[word])) for word in words)
+        return sum(
+            math.log((1 + len(self.definitions)) / (1 + self._counts[word])) for word in words
+        )
 
     def _words(self, text: str) -> frozenset[str]:
         return frozenset(self._stem(word) for word in tokenize(text))

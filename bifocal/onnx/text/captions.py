@@ -34,7 +34,9 @@ SYMBOLS = 261
 """Size of the alphabet: bytes of UTF-8 and the five special symbols."""
 
 _WORD = re.compile(r"[^\s'-]+(?:['-][^\s'-]+)*")
-_ASCII = {code: chr(code) if chr(code).isalnum() or chr(code) in "'-" else " " for code in range(128)} | {0x2019: "'"}
+_ASCII = {
+    code: chr(code) if chr(code).isalnum() or chr(code) in "'-" else " " for code in range(128)
+} | {0x2019: "'"}
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,13 @@ class TextFormat:
 class EncodedCaptions:
     """Captions as flat arrays, one per caption, with the dtype of their format."""
 
-    values: list[Array]  # token ids (T,), a vector (K,), layers (L T K,), or a sparse vector's non-zero values
+    values: list[
+        Array
+    ]  # token ids (T,), a vector (K,), layers (L T K,), or a sparse vector's non-zero values
     indices: list[Array] | None = None  # int32, ascending positions of the values; only "sparse"
-    counts: dict[str, int] = field(default_factory=dict)  # tokens, unknown tokens, empty and truncated captions
+    counts: dict[str, int] = field(
+        default_factory=dict
+    )  # tokens, unknown tokens, empty and truncated captions
 
 
 class NumpyVectorizer(ABC):
@@ -116,7 +122,9 @@ def _pad_layers(text_format: TextFormat, values: Sequence[Array]) -> tuple[Array
     return padded, lengths
 
 
-def ignored_arguments(arguments: Mapping[str, Any], ignored: Iterable[str], reason: str) -> Iterator[str]:
+def ignored_arguments(
+    arguments: Mapping[str, Any], ignored: Iterable[str], reason: str
+) -> Iterator[str]:
     """Yield one message for each of ``ignored`` that is in ``arguments``."""
     for name in ignored:
         if name in arguments:
@@ -139,7 +147,9 @@ def tokenize(text: str, lower: bool = True) -> list[str]:
     if lower:
         text = text.lower()
     if not text.isascii():
-        text = "".join(sign if sign in "'-" or unicodedata.category(sign)[0] in "LMN" else " " for sign in text)
+        text = "".join(
+            sign if sign in "'-" or unicodedata.category(sign)[0] in "LMN" else " " for sign in text
+        )
     return _WORD.findall(text)
 
 
@@ -165,8 +175,12 @@ class Vocabulary:
         self.buckets = buckets
         self._ids = {word: index for index, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
-            repeated = next(word for index, word in enumerate(self.words) if self._ids[word] != index)
-            raise ValueError(f"word {repeated!r} is repeated; {PADDING} and {UNKNOWN} are added by the vocabulary")
+            repeated = next(
+                word for index, word in enumerate(self.words) if self._ids[word] != index
+            )
+            raise ValueError(
+                f"word {repeated!r} is repeated; {PADDING} and {UNKNOWN} are added by the vocabulary"
+            )
 
     def __len__(self) -> int:
         return len(self.words) + self.buckets
@@ -176,7 +190,9 @@ class Vocabulary:
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the id of each token."""
-        return [self._ids[token] if token in self._ids else self._unknown_id(token) for token in tokens]
+        return [
+            self._ids[token] if token in self._ids else self._unknown_id(token) for token in tokens
+        ]
 
     def encode_captions(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the token ids of each caption, at most ``MAX_TOKENS``; an empty caption is one ``<unk>``."""
@@ -209,7 +225,9 @@ class Vocabulary:
     def load(cls, path: Path) -> "Vocabulary":
         content = read_json(path)
         if not isinstance(content, dict) or content.get("words", [])[:2] != [PADDING, UNKNOWN]:
-            raise ValueError(f"{path} is not a vocabulary: 'words' must begin with {PADDING!r}, {UNKNOWN!r}")
+            raise ValueError(
+                f"{path} is not a vocabulary: 'words' must begin with {PADDING!r}, {UNKNOWN!r}"
+            )
         return read_whole(path, lambda _: cls(content["words"][2:], content["buckets"]))
 
     def _unknown_id(self, token: str) -> int:
@@ -226,10 +244,17 @@ def spell(token: str | int, length: int) -> list[int]:
     return symbols + [PADDING_SYMBOL] * (length - len(symbols))
 
 
-def spell_sentences(sentences: Sequence[Sequence[str]], length: int) -> tuple[NDArray[np.int64], ...]:
+def spell_sentences(
+    sentences: Sequence[Sequence[str]], length: int
+) -> tuple[NDArray[np.int64], ...]:
     """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,), with boundaries."""
-    marked: list[list[str | int]] = [[BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences]
-    rows = {word: row for row, word in enumerate(dict.fromkeys(word for line in marked for word in line))}
+    marked: list[list[str | int]] = [
+        [BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences
+    ]
+    rows = {
+        word: row
+        for row, word in enumerate(dict.fromkeys(word for line in marked for word in line))
+    }
     lengths = np.array([len(line) for line in marked], dtype=np.int64)
     words = np.zeros((int(lengths.max()), len(marked)), dtype=np.int64)
     for column, line in enumerate(marked):

@@ -60,14 +60,18 @@ class FisherVectors(WordVectorizer):
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         if arguments.get("path") is not None:
-            yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
+            yield from ignored_arguments(
+                arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors"
+            )
 
     @property
     def format(self) -> TextFormat:
         """Vectors with the dimension after PCA."""
         return TextFormat("vectors", self.state["components"].shape[1])
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Fit word vectors, independent components, mixture and principal components."""
         from bifocal.progress import track  # exported models do not contain it
 
@@ -76,7 +80,9 @@ class FisherVectors(WordVectorizer):
         )
         vectors = self.word_vectors.vectors
         tokens = super().transform(captions)
-        counts = np.bincount(np.concatenate(tokens.values), minlength=len(vectors))[2:].astype(float)
+        counts = np.bincount(np.concatenate(tokens.values), minlength=len(vectors))[2:].astype(
+            float
+        )
         mean, unmixing = independent_components(vectors[2:], seed)
         self.state = {"word_mean": mean, "unmixing": unmixing}
         used = counts > 0
@@ -103,7 +109,10 @@ class FisherVectors(WordVectorizer):
 
         self.state["mean"], self.state["components"] = streaming_pca(blocks, self.components, seed)
         gaussian_share = float(mixture.gaussian.mean())
-        return metrics | {"log_likelihood": history[-1] if history else 0.0, "gaussian_share": gaussian_share}
+        return metrics | {
+            "log_likelihood": history[-1] if history else 0.0,
+            "gaussian_share": gaussian_share,
+        }
 
     def fisher(self, sentences: Sequence[NDArray[Any]]) -> Array:
         """Return Fisher vectors before PCA: token ids of B sentences -> (B, 2 centers dim)."""
@@ -119,7 +128,9 @@ class FisherVectors(WordVectorizer):
                 vector += np.multiply(terms[row], np.float32(1 / len(ids)), out=term)
         # Power normalization, then l2 normalization; zero stays zero.
         rooted = np.sign(vectors) * np.sqrt(np.abs(vectors))
-        normalized: Array = rooted / np.maximum(np.linalg.norm(rooted, axis=1, keepdims=True), 1e-12)
+        normalized: Array = rooted / np.maximum(
+            np.linalg.norm(rooted, axis=1, keepdims=True), 1e-12
+        )
         return normalized
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
@@ -133,7 +144,10 @@ class FisherVectors(WordVectorizer):
 
     def save(self, directory: Path) -> None:
         super().save(directory)
-        save_file({name: np.ascontiguousarray(value) for name, value in self.state.items()}, directory / STATE)
+        save_file(
+            {name: np.ascontiguousarray(value) for name, value in self.state.items()},
+            directory / STATE,
+        )
 
     def load(self, directory: Path) -> None:
         super().load(directory)
@@ -146,7 +160,9 @@ class FisherVectors(WordVectorizer):
 
     def _unmix(self, ids: NDArray[Any]) -> NDArray[np.float64]:
         """Return the independent components of words."""
-        components: Array = (self.word_vectors.vectors[ids] - self.state["word_mean"]) @ self.state["unmixing"]
+        components: Array = (self.word_vectors.vectors[ids] - self.state["word_mean"]) @ self.state[
+            "unmixing"
+        ]
         return components.astype(np.float64)
 
 
@@ -164,7 +180,9 @@ def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
         warnings.simplefilter("always", ConvergenceWarning)
         ica.fit(words.astype(np.float64))
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        log_line(f"FastICA of {len(words)} words did not converge in 200 iterations; its last result is used")
+        log_line(
+            f"FastICA of {len(words)} words did not converge in 200 iterations; its last result is used"
+        )
     return ica.mean_.astype(np.float32), np.ascontiguousarray(ica.components_.T.astype(np.float32))
 
 

@@ -19,13 +19,17 @@ class Mixture:
 
     def log_joint(self, x: Array) -> Array:
         """Return ln(weight x density) of every center: (N, D) -> (N, K)."""
-        constant = np.where(self.gaussian, -0.5 * np.log(2 * np.pi), -np.log(2)) - np.log(self.scales)
+        constant = np.where(self.gaussian, -0.5 * np.log(2 * np.pi), -np.log(2)) - np.log(
+            self.scales
+        )
         columns = []
         for weight, center, scale, gaussian, term in zip(
             self.weights, self.centers, self.scales, self.gaussian, constant, strict=True
         ):
             z = np.abs(x - center) / scale
-            columns.append(np.log(weight) + term.sum() - np.where(gaussian, 0.5 * z * z, z).sum(axis=1))
+            columns.append(
+                np.log(weight) + term.sum() - np.where(gaussian, 0.5 * z * z, z).sum(axis=1)
+            )
         return np.stack(columns, axis=1)
 
     def responsibilities(self, x: Array) -> Array:
@@ -50,7 +54,13 @@ class Mixture:
 
 
 def fit_mixture(
-    x: Array, counts: Array, centers: int, laplacian: bool, seed: int, iterations: int, min_scale: float = 1e-3
+    x: Array,
+    counts: Array,
+    centers: int,
+    laplacian: bool,
+    seed: int,
+    iterations: int,
+    min_scale: float = 1e-3,
 ) -> tuple[Mixture, list[float]]:
     """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each mean ln p(x)."""
     # Exported models, which do not fit, contain none of these.
@@ -60,7 +70,9 @@ def fit_mixture(
     from bifocal.progress import track
 
     if len(x) < centers:
-        raise ValueError(f"{len(x)} different words for {centers} centers: decrease centers or add text")
+        raise ValueError(
+            f"{len(x)} different words for {centers} centers: decrease centers or add text"
+        )
     start = KMeans(centers, random_state=seed, n_init=1).fit(x, sample_weight=counts)
     probabilities = np.eye(centers)[start.labels_]
     order = np.argsort(x, axis=0, kind="stable") if laplacian else None
@@ -75,7 +87,11 @@ def fit_mixture(
 
 
 def _maximize(
-    x: Array, counts: Array, probabilities: Array, order: NDArray[np.int64] | None, lower_bound: Array
+    x: Array,
+    counts: Array,
+    probabilities: Array,
+    order: NDArray[np.int64] | None,
+    lower_bound: Array,
 ) -> Mixture:
     """M step of EM; ``order`` sorts each column of x, or is None for Gaussians only."""
     # The small constant keeps a center finite that has lost all its points.

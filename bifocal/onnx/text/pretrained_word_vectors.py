@@ -46,7 +46,9 @@ def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
             file.vectors[requested[raw]] = vector
             file.dim = len(vector)
             if not np.isfinite(vector).all():
-                raise ValueError(f"{path}: the vector of {requested[raw]!r} has a value that is not a finite number")
+                raise ValueError(
+                    f"{path}: the vector of {requested[raw]!r} has a value that is not a finite number"
+                )
     return file
 
 
@@ -56,7 +58,9 @@ def _read_text(path: Path, requested: dict[bytes, str]) -> Entries:
         header = len(first) == 2 and all(field.isdigit() for field in first)
         count, dim = (int(first[0]), int(first[1])) if header else (None, len(first) - 1)
         if dim < 1:
-            raise ValueError(f"{path} begins with {first[:3]!r}: expected a word and its numbers on each line")
+            raise ValueError(
+                f"{path} begins with {first[:3]!r}: expected a word and its numbers on each line"
+            )
         if not header:
             file.seek(0)
         read = 0
@@ -70,7 +74,9 @@ def _read_text(path: Path, requested: dict[bytes, str]) -> Entries:
                 )
             yield word, _parse_numbers(path, read + header, numbers) if word in requested else None
     if count is not None and read != count:
-        raise ValueError(f"{path} has {read} words, its first line says {count}: it is truncated, download it again")
+        raise ValueError(
+            f"{path} has {read} words, its first line says {count}: it is truncated, download it again"
+        )
 
 
 def _read_binary(path: Path, requested: dict[bytes, str]) -> Entries:
@@ -81,22 +87,31 @@ def _read_binary(path: Path, requested: dict[bytes, str]) -> Entries:
             space = pages.find(b" ", start)
             end = space + 1 + 4 * dim
             if space < 0 or end > len(pages):
-                raise ValueError(f"{path} ends after {number} of {count} words: it is truncated, download it again")
+                raise ValueError(
+                    f"{path} ends after {number} of {count} words: it is truncated, download it again"
+                )
             # The original tool ends every vector with a newline.
             word = pages[start:space].lstrip(b"\n")
-            yield word, np.frombuffer(pages[space + 1 : end], np.float32) if word in requested else None
+            yield (
+                word,
+                np.frombuffer(pages[space + 1 : end], np.float32) if word in requested else None,
+            )
             start = end
 
 
 def _read_matrix(path: Path, requested: dict[bytes, str]) -> Entries:
     word_list = path.with_suffix(".txt")
     if not word_list.is_file():
-        raise FileNotFoundError(f"{word_list}: no such file; it must contain the words of {path.name}, one per line")
+        raise FileNotFoundError(
+            f"{word_list}: no such file; it must contain the words of {path.name}, one per line"
+        )
     words = word_list.read_bytes().splitlines()
     try:
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
-        raise ValueError(f"{path} is truncated or contains pickled objects: save an array (V, K)") from error
+        raise ValueError(
+            f"{path} is truncated or contains pickled objects: save an array (V, K)"
+        ) from error
     if matrix.ndim != 2 or len(matrix) != len(words):
         raise ValueError(
             f"{path} is {matrix.shape}, {word_list.name} has {len(words)} words: expected one row per word"
@@ -108,7 +123,9 @@ def _read_matrix(path: Path, requested: dict[bytes, str]) -> Entries:
 def _read_header(path: Path, file: BinaryIO) -> tuple[int, int]:
     fields = file.readline(64).split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
-        raise ValueError(f"{path} begins with {fields[:2]!r}: a word2vec binary begins with the numbers V and K")
+        raise ValueError(
+            f"{path} begins with {fields[:2]!r}: a word2vec binary begins with the numbers V and K"
+        )
     return int(fields[0]), int(fields[1])
 
 
@@ -172,7 +189,9 @@ class PretrainedWordVectors(WordVectorizer):
         if arguments.get("unknown") != "bucket":
             yield from ignored_arguments(arguments, ["buckets"], "unless unknown is 'bucket'")
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Look up the words of ``captions`` in the file."""
         if self.path is None:
             raise ValueError("PretrainedWordVectors needs path: a file of word vectors")
@@ -184,7 +203,11 @@ class PretrainedWordVectors(WordVectorizer):
                 f"{self.path} has none of the {len(frequent)} words of the captions: check the language of the file"
             )
         vectors = np.stack([file.vectors[word] for word in words])
-        rows = [np.zeros((1, file.dim), np.float32), self._unknown_vector(file, vectors)[None], vectors]
+        rows = [
+            np.zeros((1, file.dim), np.float32),
+            self._unknown_vector(file, vectors)[None],
+            vectors,
+        ]
         buckets = self.buckets if self.unknown == "bucket" else 0
         if buckets:
             generator = np.random.default_rng(seed)
@@ -215,5 +238,6 @@ def frequent_words(captions: Sequence[str], min_count: int) -> list[str]:
     """Return words that occur at least ``min_count`` times, most frequent first, ties in alphabetical order."""
     counts = Counter(token for caption in captions for token in tokenize(caption))
     return sorted(
-        (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
+        (word for word, count in counts.items() if count >= min_count),
+        key=lambda word: (-counts[word], word),
     )

@@ -10,7 +10,14 @@ import onnxruntime
 
 from bifocal.onnx.files import read_json
 from bifocal.onnx.sessions import Array, open_session, run_graph
-from bifocal.onnx.text.captions import MAX_TOKENS, UNKNOWN, NumpyVectorizer, Vocabulary, spell_sentences, tokenize
+from bifocal.onnx.text.captions import (
+    MAX_TOKENS,
+    UNKNOWN,
+    NumpyVectorizer,
+    Vocabulary,
+    spell_sentences,
+    tokenize,
+)
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
 from bifocal.onnx.towers import TowerTokens, is_towers
 
@@ -74,7 +81,9 @@ class SentenceReader:
         if known is None:
             return []
         if not any(known.values()):
-            raise ValueError(f"the model knows none of the words of {sentence[:80]!r}: use words of its captions")
+            raise ValueError(
+                f"the model knows none of the words of {sentence[:80]!r}: use words of its captions"
+            )
         return [token for token, is_known in known.items() if not is_known]
 
 
@@ -83,7 +92,10 @@ def open_readers(folder: Path) -> list[Reader]:
     config = read_json(folder / "config.json")
     name = config["name"]
     if name == "Concatenated":
-        parts = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        parts = sorted(
+            (path for path in folder.iterdir() if path.name.isdigit()),
+            key=lambda path: int(path.name),
+        )
         return [reader for part in parts for reader in open_readers(part)]
     if name in MODULES:
         vectorizer = getattr(import_module(MODULES[name]), name)(**config["arguments"])
@@ -105,7 +117,9 @@ class _ElmoLayers:
         self.elmo = elmo
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
-        tokens = [tokenize(sentence, lower=False)[:MAX_TOKENS] or [UNKNOWN] for sentence in sentences]
+        tokens = [
+            tokenize(sentence, lower=False)[:MAX_TOKENS] or [UNKNOWN] for sentence in sentences
+        ]
         symbols, words, lengths = spell_sentences(tokens, self.elmo.get_inputs()[0].shape[1])
         (values,) = run_graph(self.elmo, (symbols, words, lengths))
         # Round to float16 as the text store does, or the embeddings would differ from the evaluated ones.

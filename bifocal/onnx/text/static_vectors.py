@@ -59,7 +59,9 @@ class StaticVectors(NumpyVectorizer):
     weights: Literal["source", "idf"] = "source"
     path: Path | str | None = None
     tokens: SubwordTokenizer | Vocabulary = field(init=False, repr=False)  # subwords, or words
-    vectors: NDArray[np.float32] = field(init=False, repr=False)  # (V, K), with the weights of the tokens
+    vectors: NDArray[np.float32] = field(
+        init=False, repr=False
+    )  # (V, K), with the weights of the tokens
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -67,16 +69,22 @@ class StaticVectors(NumpyVectorizer):
         if path is None:
             yield "path is missing: set it to a folder of model2vec or of a transformer, or to a file of word vectors"
         elif Path(path).is_file() or _static_file(Path(path)) is not None:
-            yield from ignored_arguments(arguments, ["dim"], "unless path is a transformer to distill")
+            yield from ignored_arguments(
+                arguments, ["dim"], "unless path is a transformer to distill"
+            )
 
     @property
     def format(self) -> TextFormat:
         return TextFormat("vectors", int(self.vectors.shape[1]))
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Read or distill the vectors, and weigh them by the captions if ``weights`` is "idf"."""
         if self.path is None:
-            raise ValueError("StaticVectors needs path: a folder of model2vec or of a transformer, or word vectors")
+            raise ValueError(
+                "StaticVectors needs path: a folder of model2vec or of a transformer, or word vectors"
+            )
         path = Path(self.path)
         file = _static_file(path)
         if file is not None:
@@ -100,10 +108,14 @@ class StaticVectors(NumpyVectorizer):
         for number, ids in enumerate(rows):
             sums[number] = self.vectors[ids].sum(axis=0)
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
-        return EncodedCaptions(list((sums / np.where(norms > 0, norms, 1)).astype(np.float32)), counts=counts)
+        return EncodedCaptions(
+            list((sums / np.where(norms > 0, norms, 1)).astype(np.float32)), counts=counts
+        )
 
     def known(self, tokens: Sequence[str]) -> dict[str, bool]:
-        return {word: len(ids) > 0 for word, ids in zip(tokens, self._known_ids(tokens)[0], strict=True)}
+        return {
+            word: len(ids) > 0 for word, ids in zip(tokens, self._known_ids(tokens)[0], strict=True)
+        }
 
     def _known_ids(self, captions: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
         """Return the known token ids of each caption, and token counts."""
@@ -111,7 +123,10 @@ class StaticVectors(NumpyVectorizer):
             rows, unknown = self.tokens.words(captions), self.tokens.unknown
             known = [ids[ids != unknown] for ids in rows]
         else:
-            rows = [np.array(self.tokens.encode(tokenize(text)[:MAX_TOKENS]), dtype=np.int32) for text in captions]
+            rows = [
+                np.array(self.tokens.encode(tokenize(text)[:MAX_TOKENS]), dtype=np.int32)
+                for text in captions
+            ]
             known = [ids[ids > 1] for ids in rows]
         counts = {
             "tokens": sum(len(ids) for ids in rows),
@@ -127,7 +142,11 @@ class StaticVectors(NumpyVectorizer):
 
     def load(self, directory: Path) -> None:
         file = directory / Vocabulary.FILE
-        self.tokens = Vocabulary.load(file) if file.is_file() else SubwordTokenizer.read(directory / TOKENIZER)
+        self.tokens = (
+            Vocabulary.load(file)
+            if file.is_file()
+            else SubwordTokenizer.read(directory / TOKENIZER)
+        )
         self.vectors = load_file(directory / VECTORS)["vectors"]
 
 
@@ -184,6 +203,8 @@ def _words(path: Path, captions: Sequence[str]) -> tuple[Vocabulary, NDArray[np.
     file = read_word_vectors(path, frequent)
     words = [word for word in frequent if word in file.vectors]
     if not words:
-        raise ValueError(f"{path} has none of the {len(frequent)} words of the captions: check its language")
+        raise ValueError(
+            f"{path} has none of the {len(frequent)} words of the captions: check its language"
+        )
     vectors = np.stack([file.vectors[word] for word in words])
     return Vocabulary(words), np.concatenate([np.zeros((2, file.dim), np.float32), vectors])

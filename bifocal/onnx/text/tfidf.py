@@ -102,7 +102,9 @@ class TFIDF(NumpyVectorizer):
             yield f"WordNet has only English lemmas, and language is {language!r}: set form to 'stem'"
         if arguments.get("form", "stem") == "stem":
             options = {name: value for name, value in arguments.items() if value is not None}
-            yield from ignored_arguments(options, ["path", "fallback"], "with form 'stem', which needs no WordNet")
+            yield from ignored_arguments(
+                options, ["path", "fallback"], "with form 'stem', which needs no WordNet"
+            )
         elif arguments.get("path") is not None:
             yield from ignored_arguments(arguments, ["fallback"], "with path")
         elif arguments.get("fallback", "error") == "error":
@@ -118,11 +120,15 @@ class TFIDF(NumpyVectorizer):
         """Whether vectors have unit norm, and only the first ``MAX_TOKENS`` tokens count."""
         return self.documents == "captions"
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Learn the terms and their weights from documents; the seed has no effect."""
         self.removed = find_stop_words(self.language) if self.stop_words else frozenset()
         self.wordnet = self._read_wordnet() if self.form == "lemma" else None
-        frequency = Counter(term for caption in captions for term in {*self.forms(tokenize(caption))})
+        frequency = Counter(
+            term for caption in captions for term in {*self.forms(tokenize(caption))}
+        )
         frequent = (term for term, count in frequency.items() if count >= self.min_count)
         # Of equally frequent terms, the first by spelling is kept.
         kept = sorted(sorted(frequent, key=lambda term: (-frequency[term], term))[: self.max_terms])
@@ -144,7 +150,9 @@ class TFIDF(NumpyVectorizer):
             forms = self.forms(tokens)
             found = Counter(self.terms[form] for form in forms if form in self.terms)
             rows = np.array(sorted(found), dtype=np.int32)
-            weights = np.array([found[row] for row in rows.tolist()], dtype=np.float32) * self.idf[rows]
+            weights = (
+                np.array([found[row] for row in rows.tolist()], dtype=np.float32) * self.idf[rows]
+            )
             if self.normalize and len(rows):
                 weights /= np.sqrt((weights * weights).sum())
             values.append(weights)
@@ -157,7 +165,11 @@ class TFIDF(NumpyVectorizer):
 
     def forms(self, tokens: Sequence[str]) -> list[str]:
         """Return the stems or lemmas of a sentence's tokens, without stop words."""
-        kept = [token for token in (tokens[:MAX_TOKENS] if self.normalize else tokens) if token not in self.removed]
+        kept = [
+            token
+            for token in (tokens[:MAX_TOKENS] if self.normalize else tokens)
+            if token not in self.removed
+        ]
         for token in kept:
             if token not in self._known_forms:
                 form = self.wordnet.lemma(token) if self.wordnet else self._stemmer.stemWord(token)
@@ -187,7 +199,9 @@ class TFIDF(NumpyVectorizer):
             "normalize": self.normalize,
             "language": self.language,
         }
-        (directory / TERMS).write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        (directory / TERMS).write_text(
+            json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8"
+        )
         save_file({"idf": self.idf}, directory / WEIGHTS)
 
     def load(self, directory: Path) -> None:
@@ -196,7 +210,9 @@ class TFIDF(NumpyVectorizer):
         self.terms = {term: row for row, term in enumerate(content["terms"])}
         self.idf = load_file(directory / WEIGHTS)["idf"]
         self.removed = frozenset(content["stop_words"])
-        self.wordnet = None if content["nouns"] is None else WordNet(frozenset(content["nouns"]), irregular)
+        self.wordnet = (
+            None if content["nouns"] is None else WordNet(frozenset(content["nouns"]), irregular)
+        )
 
     def _read_wordnet(self) -> "WordNet | None":
         if self.path is not None:
@@ -213,7 +229,9 @@ class TFIDF(NumpyVectorizer):
 def find_stop_words(language: str) -> frozenset[str]:
     """Return the stop words of a language; none if no list is known."""
     if language == "english":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
+        from sklearn.feature_extraction.text import (
+            ENGLISH_STOP_WORDS,
+        )  # imported here: scikit-learn takes seconds
 
         english: frozenset[str] = ENGLISH_STOP_WORDS
         return english
@@ -221,7 +239,11 @@ def find_stop_words(language: str) -> frozenset[str]:
 
     known = language in LANGUAGE_MAPPING.values()
     # The tokenizer keeps apostrophes only inside a word.
-    return frozenset(token for word in get_stop_words(language) for token in tokenize(word)) if known else frozenset()
+    return (
+        frozenset(token for word in get_stop_words(language) for token in tokenize(word))
+        if known
+        else frozenset()
+    )
 
 
 @dataclass(frozen=True)
@@ -242,7 +264,9 @@ class WordNet:
                 )
         lines = (folder / FILES[0]).read_text(encoding="utf-8").splitlines()
         nouns = frozenset(line.partition(" ")[0] for line in lines if not line.startswith(" "))
-        irregular = (line.split() for line in (folder / FILES[1]).read_text(encoding="utf-8").splitlines())
+        irregular = (
+            line.split() for line in (folder / FILES[1]).read_text(encoding="utf-8").splitlines()
+        )
         return cls(nouns, {fields[0]: tuple(fields[1:]) for fields in irregular if fields})
 
     def lemma(self, word: str) -> str:
@@ -250,5 +274,8 @@ class WordNet:
         if word in self.exceptions:
             candidates = [word, *self.exceptions[word]]
         else:
-            candidates = [word, *(word[: -len(end)] + stem for end, stem in SUFFIXES if word.endswith(end))]
+            candidates = [
+                word,
+                *(word[: -len(end)] + stem for end, stem in SUFFIXES if word.endswith(end)),
+            ]
         return min((noun for noun in candidates if noun in self.nouns), key=len, default=word)

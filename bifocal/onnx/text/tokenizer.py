@@ -29,7 +29,9 @@ class SubwordTokenizer:
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise ImportError("tokens of a transformer need tokenizers: pip install tokenizers") from error
+            raise ImportError(
+                "tokens of a transformer need tokenizers: pip install tokenizers"
+            ) from error
         tokenizer = Tokenizer.from_file(str(file))
         tokenizer.no_padding()
         if max_tokens is not None:
@@ -53,14 +55,19 @@ class SubwordTokenizer:
             "empty_captions": sum(not mask.any() for mask in words),
             "truncated_captions": sum(bool(encoding.overflowing) for encoding in encodings),
         }
-        if self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "") is not None:
+        if (
+            self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "")
+            is not None
+        ):
             counts["unknown_tokens"] = sum(int((row == self.unknown).sum()) for row in ids)
         return ids, counts
 
     def special_ids(self) -> tuple[list[int], list[int]]:
         """Return the special ids before and after the words of a sentence."""
         encoding = self.tokenizer.encode("a")
-        words = [number for number, special in enumerate(encoding.special_tokens_mask) if not special]
+        words = [
+            number for number, special in enumerate(encoding.special_tokens_mask) if not special
+        ]
         first, last = (words[0], words[-1]) if words else (len(encoding.ids), len(encoding.ids))
         return encoding.ids[:first], encoding.ids[last + 1 :]
 
@@ -78,7 +85,10 @@ class FixedLength:
     """Ids of subwords (B, T), padded to the longest sentence of the network."""
 
     def __init__(self, tokenizer: SubwordTokenizer, padding: int = 0) -> None:
-        self.tokenizer, self.length = tokenizer, int((tokenizer.tokenizer.truncation or {})["max_length"])
+        self.tokenizer, self.length = (
+            tokenizer,
+            int((tokenizer.tokenizer.truncation or {})["max_length"]),
+        )
         self.padding = padding
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:

@@ -47,12 +47,17 @@ class Word2Vec(WordVectorizer):
     algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
     path: Path | str | None = None
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Train on ``captions``, or on the file ``path``."""
         # Imported here: gensim loads in seconds, and readers of a text store do not need it.
         from gensim.models import Word2Vec as GensimWord2Vec
 
-        sentences = [tokenize(line) for line in (captions if self.path is None else read_lines(Path(self.path)))]
+        sentences = [
+            tokenize(line)
+            for line in (captions if self.path is None else read_lines(Path(self.path)))
+        ]
         model = GensimWord2Vec(
             vector_size=self.dim,
             window=self.window,
@@ -61,7 +66,9 @@ class Word2Vec(WordVectorizer):
             sample=self.subsample,
             seed=seed,
             workers=1,
-            hashfxn=lambda text: zlib.crc32(text.encode()),  # gensim's default, hash(), differs between processes
+            hashfxn=lambda text: zlib.crc32(
+                text.encode()
+            ),  # gensim's default, hash(), differs between processes
         )
         model.build_vocab(sentences)
         if not len(model.wv):
@@ -118,13 +125,17 @@ class MeanWordVectors(WordVectorizer):
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         if arguments.get("path") is not None:
-            yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
+            yield from ignored_arguments(
+                arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors"
+            )
 
     @property
     def format(self) -> TextFormat:
         return TextFormat("vectors", self.word_vectors.dim)
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Train or read the word vectors."""
         self.word_vectors, metrics = fit_word_vectors(
             captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
@@ -142,7 +153,13 @@ class MeanWordVectors(WordVectorizer):
 
 
 def fit_word_vectors(
-    captions: Sequence[str], seed: int, dim: int, min_count: int, epochs: int, subsample: float, path: Path | str | None
+    captions: Sequence[str],
+    seed: int,
+    dim: int,
+    min_count: int,
+    epochs: int,
+    subsample: float,
+    path: Path | str | None,
 ) -> tuple[WordVectors, dict[str, float]]:
     """Return word vectors and metrics: from the file ``path``, or trained by skip-gram if it is None."""
     vectorizer: PretrainedWordVectors | Word2Vec

@@ -6,7 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, PixelBackbone, random_crops, resize_for_eval, whole_images
+from bifocal.backbones.timm.trainable import (
+    EVAL_BATCH_SIZE,
+    PixelBackbone,
+    random_crops,
+    resize_for_eval,
+    whole_images,
+)
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 
 
@@ -48,7 +54,9 @@ class CellBackbone(RankingBackbone):
                 "features with Pixels, or set backbone to null to train only the head on stored features"
             )
         if min_crop_area is not None and not 0 < min_crop_area <= 1:
-            raise ValueError(f"min_crop_area is {min_crop_area}: expected a share of the image in (0, 1]")
+            raise ValueError(
+                f"min_crop_area is {min_crop_area}: expected a share of the image in (0, 1]"
+            )
         network = PixelBackbone(backbone, model_arguments)
         super().__init__(network.channels)
         self.network, self.image_size = network, image_size

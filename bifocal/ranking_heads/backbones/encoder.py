@@ -36,7 +36,9 @@ class EncoderBackbone(RankingBackbone):
 
     def __init__(self, encoder: ImageEncoder) -> None:
         if not encoder.single_vector:
-            raise ValueError(f"EncoderBackbone needs one vector per image, a {type(encoder).__name__} gives several")
+            raise ValueError(
+                f"EncoderBackbone needs one vector per image, a {type(encoder).__name__} gives several"
+            )
         super().__init__(encoder.dim)
         self.encoder, self.reads_pixels = encoder, encoder.reads_pixels
 

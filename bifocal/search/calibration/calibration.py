@@ -32,7 +32,9 @@ class Level:
     margin: float
     threshold: float  # least probability of the first result of a query with a match, see ``allowed_share``
     error: float  # expected calibration error, as all rates cross-validated with held-out queries
-    false_positive_rate: float  # share of queries without a match whose first result reaches the threshold
+    false_positive_rate: (
+        float  # share of queries without a match whose first result reaches the threshold
+    )
     recall: float  # share of relevant first results that reach the threshold
     queries: int
     reference: float = field(default=0.0, kw_only=True)
@@ -69,13 +71,17 @@ class Calibration(Level):
     concepts: a caption that is searched without every image whose captions come near it.
     """
 
-    presence: Level | None = None  # None if absent concepts are missing, because all captions are alike
+    presence: Level | None = (
+        None  # None if absent concepts are missing, because all captions are alike
+    )
     names: Array | None = field(default=None, compare=False, repr=False)
     """Unit vectors (K, d) of names, where no captions were held out; else None."""
 
     def references(self, queries: Array) -> Array | None:
         """Return the best cosine (Q,) of each query (Q, d) of unit norm with a name; None without names."""
-        return None if self.names is None else (queries @ self.names.astype(np.float32).T).max(axis=1)
+        return (
+            None if self.names is None else (queries @ self.names.astype(np.float32).T).max(axis=1)
+        )
 
     @property
     def relevant(self) -> float:

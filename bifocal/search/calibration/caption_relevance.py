@@ -24,7 +24,9 @@ CLUSTER = 5000
 BATCH = 64
 
 
-def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int]) -> list[NDArray[np.int64]]:
+def relevant_rows(
+    items: pa.Table, sentences: Sequence[str], own: Sequence[int]
+) -> list[NDArray[np.int64]]:
     """Return the rows of the items that each sentence describes: its own item, and items with a caption at least as
     similar (cosine of tf-idf vectors) as the median caption is to the closest one of its own item. Tf-idf agrees best
     with people: Gordo and Larlus, CVPR 2017, table 1.
@@ -32,7 +34,9 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
     return list(_rows(items, sentences, own, None))
 
 
-def near_rows(index: SearchIndex, sentences: Sequence[str], own: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+def near_rows(
+    index: SearchIndex, sentences: Sequence[str], own: Sequence[int]
+) -> Iterator[NDArray[np.int64]]:
     """Yield the rows of the items that come near each sentence: its own item, and items with a caption whose cosine
     of tf-idf vectors is at least ``NEAR``. Without them, the sentence names something that the collection lacks.
 
@@ -59,7 +63,9 @@ def _similar_rows(index: SearchIndex) -> NDArray[np.int64] | None:
         width = min(similar.shape[1], len(rows))
         for start in range(0, len(rows), BATCH):
             scores = vectors[start : start + BATCH] @ vectors.T
-            similar[rows[start : start + BATCH], :width] = rows[np.argpartition(-scores, width - 1)[:, :width]]
+            similar[rows[start : start + BATCH], :width] = rows[
+                np.argpartition(-scores, width - 1)[:, :width]
+            ]
     return similar
 
 
@@ -71,9 +77,13 @@ def _clusters(index: SearchIndex, rows: NDArray[np.int64]) -> list[NDArray[np.in
     from sklearn.cluster import MiniBatchKMeans  # imported here: scikit-learn takes seconds
 
     drawn = np.sort(np.random.default_rng(0).permutation(rows)[: 2 * CLUSTER])
-    kmeans = MiniBatchKMeans(count, random_state=0, n_init=1).fit(np.asarray(index.vectors[drawn], np.float32))
+    kmeans = MiniBatchKMeans(count, random_state=0, n_init=1).fit(
+        np.asarray(index.vectors[drawn], np.float32)
+    )
     blocks = [rows[start : start + CLUSTER] for start in range(0, len(rows), CLUSTER)]
-    labels = np.concatenate([kmeans.predict(np.asarray(index.vectors[block], np.float32)) for block in blocks])
+    labels = np.concatenate(
+        [kmeans.predict(np.asarray(index.vectors[block], np.float32)) for block in blocks]
+    )
     return [rows[labels == label] for label in np.unique(labels)]
 
 
@@ -86,7 +96,9 @@ def _rows(
         yield from only
         return
     captions = items["captions"].combine_chunks()
-    row_of = np.repeat(np.arange(len(items)), np.diff(captions.offsets.to_numpy()) if len(items) else 0)
+    row_of = np.repeat(
+        np.arange(len(items)), np.diff(captions.offsets.to_numpy()) if len(items) else 0
+    )
     texts = captions.flatten().to_pylist()
     try:
         vectorizer, known = _tf_idf(texts)
@@ -104,7 +116,9 @@ def _rows(
 
 def _tf_idf(texts: Sequence[str]) -> tuple[Any, Any]:
     """Return a fitted vectorizer and the unit vectors (C, words) of C texts, sparse."""
-    from sklearn.feature_extraction.text import TfidfVectorizer  # imported here: scikit-learn takes seconds
+    from sklearn.feature_extraction.text import (
+        TfidfVectorizer,
+    )  # imported here: scikit-learn takes seconds
 
     vectorizer = TfidfVectorizer(sublinear_tf=True)
     return vectorizer, vectorizer.fit_transform(texts)

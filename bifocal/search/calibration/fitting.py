@@ -75,7 +75,11 @@ def calibrate(
 
 
 def fit_level(
-    scores: Array, relevant: Array, own: Array, references: Array | None = None, limit: Limit = RELEVANCE
+    scores: Array,
+    relevant: Array,
+    own: Array,
+    references: Array | None = None,
+    limit: Limit = RELEVANCE,
 ) -> Level | None:
     """Fit a level on searches with and without a match; None if some folds have no relevant result.
 
@@ -86,7 +90,11 @@ def fit_level(
     from sklearn.model_selection import GroupKFold
 
     best = scores[:, 0]
-    second = best - reference_scores(scores) if references is None else np.concatenate([references, references])
+    second = (
+        best - reference_scores(scores)
+        if references is None
+        else np.concatenate([references, references])
+    )
     variables = np.stack([best, second], axis=1)
     both = np.concatenate([own, own])
     folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
@@ -139,14 +147,23 @@ def first_results(
     """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the first result is one."""
     units = unit_vectors(queries, index.description.dimension)
     live = ~index.removed
-    rows, scores = index.nearest(units, DEPTH + SPARE, live if index.removed.any() else None, corrected=True)
-    first = np.array([rows[number, 0] in relevant for number, relevant in enumerate(relevant_rows)], dtype=bool)
+    rows, scores = index.nearest(
+        units, DEPTH + SPARE, live if index.removed.any() else None, corrected=True
+    )
+    first = np.array(
+        [rows[number, 0] in relevant for number, relevant in enumerate(relevant_rows)], dtype=bool
+    )
     without, _ = results_without(index, queries, relevant_rows, (rows, scores))
-    return np.concatenate([scores[:, :DEPTH], without]), np.concatenate([first, np.zeros_like(first)])
+    return np.concatenate([scores[:, :DEPTH], without]), np.concatenate(
+        [first, np.zeros_like(first)]
+    )
 
 
 def results_without(
-    index: SearchIndex, queries: Array, removed_rows: Iterable[Array], best: tuple[Array, Array] | None = None
+    index: SearchIndex,
+    queries: Array,
+    removed_rows: Iterable[Array],
+    best: tuple[Array, Array] | None = None,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Return the scores (Q, 10) of searches without some items, and whether enough items are left to fill them."""
     units = unit_vectors(queries, index.description.dimension)
@@ -196,8 +213,12 @@ def calibrate_by_names(index: SearchIndex, names: Array, queries: Array) -> Cali
     if len(own) < MIN_PAIRS:
         return None
     live = ~index.removed
-    scores = index.nearest(queries[own], DEPTH, live if index.removed.any() else None, corrected=True)[1]
-    without, _ = results_without(index, queries[own], (np.flatnonzero((best == name).any(axis=1)) for name in own))
+    scores = index.nearest(
+        queries[own], DEPTH, live if index.removed.any() else None, corrected=True
+    )[1]
+    without, _ = results_without(
+        index, queries[own], (np.flatnonzero((best == name).any(axis=1)) for name in own)
+    )
     references = (queries[own] @ names.T).max(axis=1)
     relevant = np.arange(2 * len(own)) < len(own)
     level = fit_level(np.concatenate([scores, without]), relevant, own, references)

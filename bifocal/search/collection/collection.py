@@ -50,7 +50,9 @@ class Collection:
         shard, row = (values_of(self.items, name) for name in ("shard", "row"))
         self._shard, self._row = shard, row
         self._check_rows()
-        files = [self._open(VECTORS, number, (count, self.dimension)) for number, count in self._counts]
+        files = [
+            self._open(VECTORS, number, (count, self.dimension)) for number, count in self._counts
+        ]
         self.vectors = Vectors(files, shard, row, self.dimension)
 
     @classmethod
@@ -99,7 +101,11 @@ class Collection:
         name, root = self.items.column("image")[row].as_py(), self.description.root
         if name is None:
             return None
-        return f"{root.rstrip('/')}/{name}" if is_address(root) else path_inside(self.directory / root, name)
+        return (
+            f"{root.rstrip('/')}/{name}"
+            if is_address(root)
+            else path_inside(self.directory / root, name)
+        )
 
     def captions(self, row: int) -> list[str]:
         """Return the sentences of an item; they may be none."""
@@ -129,17 +135,23 @@ class Collection:
             found.append((offsets, vectors, self._open(REGIONS, number, (rows, 4), ".boxes")))
         return found
 
-    def _open(self, folder: str, number: int, shape: tuple[int, ...], suffix: str = "") -> NDArray[Any]:
+    def _open(
+        self, folder: str, number: int, shape: tuple[int, ...], suffix: str = ""
+    ) -> NDArray[Any]:
         path = self.directory / folder / f"{shard_name(number)}{suffix}.npy"
         array = read_array(path, "r" if np.prod(shape) else None)  # NumPy cannot map an empty file
         if array.shape != shape:
-            raise ValueError(f"{path} has shape {array.shape}, expected {shape}: embed the collection again")
+            raise ValueError(
+                f"{path} has shape {array.shape}, expected {shape}: embed the collection again"
+            )
         return array
 
     def _check_rows(self) -> None:
         """Raise ``ValueError`` unless each item that is not deleted has a vector of its own."""
         if self.lookup.repeated():
-            raise ValueError(f"{self.directory / ITEMS} has an item_id twice: embed the collection again")
+            raise ValueError(
+                f"{self.directory / ITEMS} has an item_id twice: embed the collection again"
+            )
         live = ~self.deleted
         shard, row = self._shard[live], self._row[live]
         counts = np.array(self.description.shards, np.int64)
@@ -158,7 +170,9 @@ class Collection:
             )
 
 
-def merge_collections(parts: Sequence[Path], target: Path, link: Callable[[Path, Path], None]) -> Description:
+def merge_collections(
+    parts: Sequence[Path], target: Path, link: Callable[[Path, Path], None]
+) -> Description:
     """Write one collection of all parts, in order; ``link`` makes its second path a file with the first's contents."""
     opened = [Collection.open(part) for part in parts]
     first = opened[0].description
@@ -187,7 +201,9 @@ def merge_collections(parts: Sequence[Path], target: Path, link: Callable[[Path,
     table = table.take(np.argsort(deleted, kind="stable"))
     pq.write_table(table, target / ITEMS)
     write_states(target, pa.concat_tables(map(stored_states, parts)))
-    pq.write_table(pa.concat_tables(pq.read_table(part / REJECTED) for part in parts), target / REJECTED)
+    pq.write_table(
+        pa.concat_tables(pq.read_table(part / REJECTED) for part in parts), target / REJECTED
+    )
     merged = replace(
         first,
         shards=tuple(shards),

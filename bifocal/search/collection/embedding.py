@@ -51,20 +51,29 @@ class CollectionEmbedder:
     same_features: bool = False
     batch_size: int = 32
     items_per_shard: int = 4096
-    max_pixels: int | None = None  # of an image; None for the limit of ``bifocal.onnx.images.max_pixels``
+    max_pixels: int | None = (
+        None  # of an image; None for the limit of ``bifocal.onnx.images.max_pixels``
+    )
     max_rejected_fraction: float = 1.0
     regions: bool = True
 
-    def write(self, directory: Path, entries: Sequence[Entry], first_shard: bool = True) -> dict[str, float]:
+    def write(
+        self, directory: Path, entries: Sequence[Entry], first_shard: bool = True
+    ) -> dict[str, float]:
         """Write all images or one machine's share and return counts and rates; resume after the last complete shard."""
-        vectors, identity = self._open_model(), ModelIdentity(self.name, None, model_hash(self.onnx))
+        vectors, identity = (
+            self._open_model(),
+            ModelIdentity(self.name, None, model_hash(self.onnx)),
+        )
         preprocessing = vectors.graph.preprocessing | (COLORS if vectors.reads_images else {})
         description = Description(
             identity, self.source.root, vectors.dimension, vectors.region_dimension, preprocessing
         )
         states = self.source.states(entries)
         update = CollectionUpdate(self._usable(description), entries, states)
-        writer = open_writer(directory, description, self.items_per_shard, self.source, entries, states)
+        writer = open_writer(
+            directory, description, self.items_per_shard, self.source, entries, states
+        )
         run, start = _Run(self, vectors, update, writer, entries), time.perf_counter()
         if run._stored is None:
             update.convert_colors(self.source)
@@ -107,16 +116,22 @@ class CollectionEmbedder:
         source.keep(entries)
         listed = {entry.item_id for entry in source.entries} if first_shard else None
         broken = {image for image, _ in run.problems}
-        gone = run.update.gone(listed, {entry.item_id for entry in entries if _name(entry) in broken})
+        gone = run.update.gone(
+            listed, {entry.item_id for entry in entries if _name(entry) in broken}
+        )
         metadata = with_origins(source, entries, run.update.dates())
         if metadata is not None and self.previous is not None:
             metadata, misfits = with_former_types(metadata, self.previous.items)
             rejected += misfits
         for image, reason in rejected:
             run.writer.reject(image, reason)
-        finished = run.writer.finish(source.captions, metadata, gone, [entry.item_id for entry in entries])
+        finished = run.writer.finish(
+            source.captions, metadata, gone, [entry.item_id for entry in entries]
+        )
         if not finished.items and len(entries) == len(source.entries):
-            raise ValueError(f"no image of {source.root} can be embedded. The first problems: {_first(run.problems)}")
+            raise ValueError(
+                f"no image of {source.root} can be embedded. The first problems: {_first(run.problems)}"
+            )
         if finished.rejected:
             log_line(f"rejected: {finished.rejected} images, see rejected.parquet")
         return finished
@@ -127,7 +142,9 @@ class CollectionEmbedder:
         theirs = self.previous.description
         same = theirs.model.sha256 == description.model.sha256
         if not same or theirs.region_dimension != description.region_dimension:
-            log_line(f"{self.previous.directory} is of another model, or has other regions: all images are embedded")
+            log_line(
+                f"{self.previous.directory} is of another model, or has other regions: all images are embedded"
+            )
             return None
         return self.previous
 
@@ -153,7 +170,9 @@ class _Run:
         self.read = len(changed) if self._stored is None else 0
         loaded = prefetch(self._load, changed, 4 * self.settings.batch_size)
         batch, new, total = list[Embedded](), 0, len(self.entries)
-        for position in track(remaining, "embedding images", total=total, done=total - len(remaining)):
+        for position in track(
+            remaining, "embedding images", total=total, done=total - len(remaining)
+        ):
             result = self._unchanged(position) if self.update.unchanged[position] else next(loaded)
             if not isinstance(result, Embedded):
                 self.problems.append(result)
@@ -171,7 +190,9 @@ class _Run:
         waiting = np.array([entry.item_id not in done for entry in self.entries], bool)
         previous = self.update.collection
         if previous is not None:
-            for number, positions in list(self.update.whole_shards(waiting, self.settings.items_per_shard // 2)):
+            for number, positions in list(
+                self.update.whole_shards(waiting, self.settings.items_per_shard // 2)
+            ):
                 self.writer.take_over(previous.directory, number, self.update.items(positions))
                 waiting[positions] = False
                 self.kept += len(positions)
@@ -183,7 +204,9 @@ class _Run:
         entry = self.entries[position]
         if self._stored is not None:
             width, height = entry.size or (0, 0)
-            return Embedded(Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None)
+            return Embedded(
+                Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None
+            )
         path = self.settings.source.open(entry)  # a failed download is not a fault of the image
         try:
             with open_regular(path, MAX_BYTES) as opened:
@@ -197,7 +220,11 @@ class _Run:
         except OSError as error:
             return _name(entry), error.strerror or str(error)
         state = self.update.state(position)
-        return Embedded(Item(entry.item_id, entry.image, digest, image.width, image.height, state), image.pixels, None)
+        return Embedded(
+            Item(entry.item_id, entry.image, digest, image.width, image.height, state),
+            image.pixels,
+            None,
+        )
 
     def _unchanged(self, position: int) -> Embedded:
         return Embedded(self.update.item(position), None, int(self.update.rows[position]))
@@ -211,7 +238,10 @@ class _Run:
         if new:
             found[new], of_regions = self._encode([batch[number] for number in new])
             for number, region in zip(new, of_regions or (), strict=False):
-                regions[number] = region, self.vectors.boxes(batch[number].item.width, batch[number].item.height)
+                regions[number] = (
+                    region,
+                    self.vectors.boxes(batch[number].item.width, batch[number].item.height),
+                )
         if known and self.update.collection is not None:
             found[list(known)] = self.update.collection.vectors[list(known.values())]
             if self.vectors.region_dimension is not None:
@@ -225,13 +255,19 @@ class _Run:
     def _encode(self, batch: Sequence[Embedded]) -> tuple[Array, list[Array] | None]:
         if self._stored is not None:
             return self.vectors.encode_inputs(self._stored([image.item.item_id for image in batch]))
-        return self.vectors.encode_images([image.pixels for image in batch if image.pixels is not None])
+        return self.vectors.encode_images(
+            [image.pixels for image in batch if image.pixels is not None]
+        )
 
     @property
     def _stored(self) -> Features | None:
         """Features to embed in place of the images; None if the images are decoded."""
         same_features = self.settings.same_features or not self.vectors.reads_images
-        return self.settings.features if same_features and not self.vectors.graph.reads_pixels else None
+        return (
+            self.settings.features
+            if same_features and not self.vectors.graph.reads_pixels
+            else None
+        )
 
 
 def _name(entry: Entry) -> str:

@@ -59,12 +59,22 @@ after EXIF rotation. ``row`` counts within the shard. A deleted item is a tombst
 values."""
 
 PART_SCHEMA = pa.schema(
-    [*(field for field in ITEMS_SCHEMA if field.name not in ("shard", "row", "deleted", "captions")), *STATE_FIELDS]
+    [
+        *(
+            field
+            for field in ITEMS_SCHEMA
+            if field.name not in ("shard", "row", "deleted", "captions")
+        ),
+        *STATE_FIELDS,
+    ]
 )
 """One row per vector of a shard, while a collection is written: the item, and the state of its file."""
 
 REJECTED_SCHEMA = pa.schema(
-    [pa.field("image", pa.string(), nullable=False), pa.field("reason", pa.string(), nullable=False)]
+    [
+        pa.field("image", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
 )
 """One row per image that is not in the collection."""
 
@@ -113,7 +123,11 @@ class Description:
             )
         return read_whole(
             file,
-            lambda _: cls(model=ModelIdentity(**content.pop("model")), shards=tuple(content.pop("shards")), **content),
+            lambda _: cls(
+                model=ModelIdentity(**content.pop("model")),
+                shards=tuple(content.pop("shards")),
+                **content,
+            ),
         )
 
 
@@ -139,7 +153,9 @@ def read_items(file: Path) -> pa.Table:
     own = [name for name in table.column_names if name not in ITEMS_SCHEMA.names]
     unknown = [name for name in own if not name.startswith(META)]
     if unknown:
-        raise ValueError(f"{file} has the column {unknown[0]!r}: columns of users start with {META!r}")
+        raise ValueError(
+            f"{file} has the column {unknown[0]!r}: columns of users start with {META!r}"
+        )
     return table.select([*ITEMS_SCHEMA.names, *own])
 
 
@@ -162,7 +178,9 @@ def path_inside(root: Path, name: str) -> Path:
     folder = root.resolve()
     path = (folder / name).resolve()  # of an absolute name: the name
     if Path(name).is_absolute() or not path.is_relative_to(folder):
-        raise ValueError(f"the image {name!r} of the collection is not a path inside its folder {root}")
+        raise ValueError(
+            f"the image {name!r} of the collection is not a path inside its folder {root}"
+        )
     return path
 
 
@@ -177,7 +195,9 @@ def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
             states.append(UNKNOWN)
             continue
         new = max(found.st_mtime_ns, found.st_ctime_ns) >= latest
-        states.append(UNKNOWN if new else (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+        states.append(
+            UNKNOWN if new else (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        )
     return np.array(states, np.int64).reshape(-1, len(FIELDS))
 
 
@@ -192,7 +212,9 @@ def write_states(directory: Path, items: pa.Table) -> None:
 def stored_states(directory: Path) -> pa.Table:
     """Return the stored states of a collection's items, with ``STATES_SCHEMA``; no rows if none are stored."""
     file = directory / STATES
-    return pq.read_table(file, schema=STATES_SCHEMA) if file.is_file() else STATES_SCHEMA.empty_table()
+    return (
+        pq.read_table(file, schema=STATES_SCHEMA) if file.is_file() else STATES_SCHEMA.empty_table()
+    )
 
 
 def read_states(directory: Path, item_ids: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -32,11 +32,15 @@ class ImageVectors:
         localizer = directory / LOCALIZER
         description = json.loads(localizer.read_text()) if regions and localizer.is_file() else None
         self._kind: str | None = None if description is None else description["vectors"]
-        self._boxes = np.array(description["boxes"] if description else [], np.float32).reshape(-1, 4)
+        self._boxes = np.array(description["boxes"] if description else [], np.float32).reshape(
+            -1, 4
+        )
         dimensions = {value.name: value.shape[-1] for value in self.graph.images.get_outputs()}
         self._output = self.graph.images.get_outputs()[0].name
         self.dimension: int = dimensions[self._output]
-        self.region_dimension: int | None = None if self._kind is None else dimensions.get(self._kind, self.dimension)
+        self.region_dimension: int | None = (
+            None if self._kind is None else dimensions.get(self._kind, self.dimension)
+        )
 
     def decode(self, file: bytes, max_pixels: int | None) -> DecodedImage:
         """Decode an image file, or reject a too large one by its header; called by several threads at once."""
@@ -66,6 +70,8 @@ class ImageVectors:
     def boxes(self, width: int, height: int) -> NDArray[np.float32]:
         """Return the boxes (R, 4) of the regions of an image, x0 y0 x1 y1, in its pixels."""
         left, top, right, bottom = square_of(width, height, self.graph.preprocessing)
-        relative = np.array([left, top] * 2) + self._boxes * np.array([right - left, bottom - top] * 2)
+        relative = np.array([left, top] * 2) + self._boxes * np.array(
+            [right - left, bottom - top] * 2
+        )
         boxes: NDArray[Any] = relative * np.array([width, height] * 2)
         return boxes.astype(np.float32)

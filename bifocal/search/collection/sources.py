@@ -16,7 +16,13 @@ from bifocal.datasets.base import META
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.formats.archives import remove_all_but, unpack
 from bifocal.datasets.formats.caption_rows import check_whole_row
-from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, read_tables, recognize
+from bifocal.datasets.formats.caption_table import (
+    SUFFIXES,
+    CaptionTable,
+    read_caption_table,
+    read_tables,
+    recognize,
+)
 from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
 from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 from bifocal.datasets.remote_files import is_address
@@ -24,7 +30,15 @@ from bifocal.datasets.tables import METADATA_FILE, metadata_table
 from bifocal.onnx.files import open_regular
 from bifocal.onnx.images import MAX_BYTES, open_header
 from bifocal.onnx.metadata import date_of
-from bifocal.search.collection.format import DATE, FOLDER, SPLIT, TIME, UNKNOWN, UNPACKED, file_states
+from bifocal.search.collection.format import (
+    DATE,
+    FOLDER,
+    SPLIT,
+    TIME,
+    UNKNOWN,
+    UNPACKED,
+    file_states,
+)
 
 EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, .jsonl, .parquet)"
 
@@ -94,7 +108,8 @@ def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
     entries = [
         Entry(image_id, path if isinstance(path, str) else None, sha256, (width, height))
         for image_id, path, sha256, width, height in zip(
-            *(images[name].tolist() for name in ("image_id", "path", "sha256", "width", "height")), strict=True
+            *(images[name].tolist() for name in ("image_id", "path", "sha256", "width", "height")),
+            strict=True,
         )
     ]
     file = directory / METADATA_FILE
@@ -106,14 +121,18 @@ def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
     if META + SPLIT not in metadata.column_names:
         splits = dict(zip(images["image_id"], images["split"], strict=True))
         names = metadata.column("item_id").to_pylist()
-        metadata = metadata.append_column(META + SPLIT, pa.array([splits[name] for name in names], pa.string()))
+        metadata = metadata.append_column(
+            META + SPLIT, pa.array([splits[name] for name in names], pa.string())
+        )
     captions = dataset.captions.groupby("image_id", sort=False)["text"].agg(list)
     root = dataset.image_root.resolve()
     # Relative, if the images are in the artifact: a run folder may be moved.
     inside = root.is_relative_to(directory.resolve())
     folder = f"{place}/{root.relative_to(directory.resolve()).as_posix()}" if inside else str(root)
     sentences = {str(image_id): list(texts) for image_id, texts in captions.items()}
-    return Source(dataset.image_address or folder, None, entries, sentences, metadata, dataset=dataset)
+    return Source(
+        dataset.image_address or folder, None, entries, sentences, metadata, dataset=dataset
+    )
 
 
 def files_source(source: Path, collection: Path, address: str | None = None) -> Source:
@@ -127,13 +146,21 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
     """
     if source.suffix.lower() in SUFFIXES and source.is_file():
         folder, table = list_folder(source.parent), read_caption_table(source)
-        root = str(PurePosixPath(address).parent).replace(":/", "://", 1) if address else str(source.parent.resolve())
+        root = (
+            str(PurePosixPath(address).parent).replace(":/", "://", 1)
+            if address
+            else str(source.parent.resolve())
+        )
         return _with_rows(root, folder, table, listed=True)
     archive = source.is_file() and source.suffix.lower() in ARCHIVES
     if not archive and not source.is_dir():
         raise ValueError(f"{source} is not a collection of images: expected {EXPECTED}")
     folder = Folder(source, [], []) if archive else list_folder(source)
-    names = [] if archive else [name for name in folder.others if "/" not in name and name.lower().endswith(ARCHIVES)]
+    names = (
+        []
+        if archive
+        else [name for name in folder.others if "/" not in name and name.lower().endswith(ARCHIVES)]
+    )
     archives = [source] if archive else [source / name for name in names]
     rejected: list[tuple[str, str]] = []
     unpacked = not folder.images and bool(archives)
@@ -147,7 +174,9 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
         raise ValueError(f"{source} has no images: expected {EXPECTED}")
     root = UNPACKED if unpacked else address or str(source.resolve())
     table, unread = _beside(folder)
-    return _with_rows(root, folder, table, listed=False, rejected=[*rejected, *unread], unpacked=unpacked)
+    return _with_rows(
+        root, folder, table, listed=False, rejected=[*rejected, *unread], unpacked=unpacked
+    )
 
 
 def listed_source(folder: Folder, address: str, remote: RemoteImages) -> Source:
@@ -189,8 +218,14 @@ def _with_rows(
 ) -> Source:
     """Return a source with the rows of a table; with ``listed``, it has only images that the rows name."""
     folder.log_unread()
-    column, caption = _image_column(table), CAPTION if CAPTION in table.columns else recognize(table.columns, "caption")
-    problems = [*rejected, *((entry.entry, entry.reason) for entry in (*folder.rejected(), *table.rejected))]
+    column, caption = (
+        _image_column(table),
+        CAPTION if CAPTION in table.columns else recognize(table.columns, "caption"),
+    )
+    problems = [
+        *rejected,
+        *((entry.entry, entry.reason) for entry in (*folder.rejected(), *table.rejected)),
+    ]
     missing = list[str]()
     captions: dict[str, list[str]] = {}
     values: dict[str, Mapping[str, Any]] = {}
@@ -232,7 +267,9 @@ def _texts(value: Any) -> list[str]:
 
 
 def with_origins(
-    source: Source, entries: Sequence[Entry], known: Mapping[int, datetime | None] = MappingProxyType({})
+    source: Source,
+    entries: Sequence[Entry],
+    known: Mapping[int, datetime | None] = MappingProxyType({}),
 ) -> pa.Table | None:
     """Return the metadata of a source in columns ``meta.NAME``, with ``folder`` and ``date`` of each image file, unless
     the user has columns of these names.
@@ -263,7 +300,10 @@ def with_origins(
             return datetime.fromtimestamp(int(file.stat().st_mtime))
         return taken
 
-    missing: list[tuple[str, Callable[[int], Any], pa.DataType]] = [(FOLDER, folder, pa.string()), (DATE, date, TIME)]
+    missing: list[tuple[str, Callable[[int], Any], pa.DataType]] = [
+        (FOLDER, folder, pa.string()),
+        (DATE, date, TIME),
+    ]
     for name, value_of, kind in missing:
         if META + name not in table.column_names:
             values = [value_of(place[item_id]) if item_id in place else None for item_id in names]

@@ -42,7 +42,9 @@ States = NDArray[np.int64]
 class CollectionUpdate:
     """Collection and n entries of its update: their ``rows`` (n,) in it, -1 for new images, and ``unchanged`` (n,)."""
 
-    def __init__(self, collection: Collection | None, entries: Sequence[Entry], states: States) -> None:
+    def __init__(
+        self, collection: Collection | None, entries: Sequence[Entry], states: States
+    ) -> None:
         self.collection, self._entries, self._states = collection, entries, states
         self.rows: NDArray[np.int64] = np.full(len(entries), -1)
         self.unchanged: NDArray[np.bool_] = np.zeros(len(entries), bool)
@@ -50,20 +52,27 @@ class CollectionUpdate:
         if collection is not None:
             self._items = collection.items.select(ITEM).combine_chunks()
             stored = read_states(collection.directory, self._items.column("item_id"))
-            self.rows, self.unchanged = _compare(self._items, stored, collection.deleted, entries, states)
+            self.rows, self.unchanged = _compare(
+                self._items, stored, collection.deleted, entries, states
+            )
 
     def convert_colors(self, source: Source) -> None:
         """Forget images with a color profile if the collection was embedded before such colors became sRGB."""
         if self.collection is None or self._has_colors():
             return
         known = np.flatnonzero(self.rows >= 0).tolist()
-        found = prefetch(lambda position: has_profile(source.open(self._entries[position])), known, PREFETCHED)
+        found = prefetch(
+            lambda position: has_profile(source.open(self._entries[position])), known, PREFETCHED
+        )
         pairs = track(zip(known, found, strict=True), "reading color profiles", total=len(known))
         changed = [position for position, profile in pairs if profile]
         self.rows[changed], self.unchanged[changed] = -1, False
 
     def _has_colors(self) -> bool:
-        return self.collection is not None and COLORS.items() <= self.collection.description.preprocessing.items()
+        return (
+            self.collection is not None
+            and COLORS.items() <= self.collection.description.preprocessing.items()
+        )
 
     def item(self, position: int) -> Item:
         """Return the previous item of an entry, with the image and the state that the entry has now."""
@@ -88,20 +97,33 @@ class CollectionUpdate:
 
     def dates(self) -> dict[int, datetime | None]:
         """Return the previous dates of unchanged entries, by their positions; earlier versions read fewer dates."""
-        if self.collection is None or not self._has_colors() or META + DATE not in self.collection.items.column_names:
+        if (
+            self.collection is None
+            or not self._has_colors()
+            or META + DATE not in self.collection.items.column_names
+        ):
             return {}
         column = self.collection.items.column(META + DATE)
         unchanged = np.flatnonzero(self.unchanged) if column.type == TIME else np.zeros(0, np.int64)
-        return dict(zip(unchanged.tolist(), column.take(self.rows[unchanged]).to_pylist(), strict=True))
+        return dict(
+            zip(unchanged.tolist(), column.take(self.rows[unchanged]).to_pylist(), strict=True)
+        )
 
-    def whole_shards(self, waiting: NDArray[np.bool_], least: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def whole_shards(
+        self, waiting: NDArray[np.bool_], least: int
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yield unchanged, ``waiting`` shards of at least ``least`` vectors, so that updates make few small files."""
         if self.collection is None:
             return
         mine = np.flatnonzero(self.unchanged & waiting)
-        shard, row = (self.collection.items.column(name).to_numpy()[self.rows[mine]] for name in ("shard", "row"))
+        shard, row = (
+            self.collection.items.column(name).to_numpy()[self.rows[mine]]
+            for name in ("shard", "row")
+        )
         order = np.lexsort((row, shard))
-        starts = np.searchsorted(shard[order], np.arange(len(self.collection.description.shards) + 1))
+        starts = np.searchsorted(
+            shard[order], np.arange(len(self.collection.description.shards) + 1)
+        )
         for number, size in enumerate(self.collection.description.shards):
             if starts[number + 1] - starts[number] == size >= max(least, 1):
                 yield number, mine[order[starts[number] : starts[number + 1]]]
@@ -119,7 +141,9 @@ class CollectionUpdate:
     def items(self, positions: NDArray[np.int64]) -> pa.Table:
         """Return the previous items of entries, with their present images, as a table of ``PART_SCHEMA``."""
         table = self._items.take(pa.array(self.rows[positions]))
-        images = pa.array([self._entries[position].image for position in positions.tolist()], pa.string())
+        images = pa.array(
+            [self._entries[position].image for position in positions.tolist()], pa.string()
+        )
         table = table.set_column(1, "image", images)
         for field, column in zip(STATE_FIELDS, self._states[positions].T, strict=True):
             table = table.append_column(field, pa.array(column))
@@ -131,14 +155,22 @@ def with_former_types(table: pa.Table, former: pa.Table) -> tuple[pa.Table, list
     problems = []
     for place, name in enumerate(table.column_names):
         type_ = former.schema.field(name).type if name in former.column_names else pa.null()
-        own = {type_, table.schema.field(name).type} & {pa.null(), TIME}  # dates of files are not the user's
+        own = {type_, table.schema.field(name).type} & {
+            pa.null(),
+            TIME,
+        }  # dates of files are not the user's
         if own or not name.startswith(META):
             continue
         column, misfits = with_type(table.column(name), type_)
         table = table.set_column(place, name, column)
         if misfits:
             reason = f"{len(misfits):,} values, such as {misfits[0]!r}, are not of its type {type_}: left out"
-            problems.append((f"metadata {name.removeprefix(META)}", f"{reason}; a new collection takes new types"))
+            problems.append(
+                (
+                    f"metadata {name.removeprefix(META)}",
+                    f"{reason}; a new collection takes new types",
+                )
+            )
     return table, problems
 
 
@@ -154,14 +186,19 @@ def open_writer(
     unknown = np.flatnonzero((rows >= 0) & ~unchanged).tolist()
     hashes = written.column("sha256")
     if np.count_nonzero(rows >= 0) < len(written) or not all(
-        _has_content(source, entries[position], hashes[int(rows[position])].as_py()) for position in unknown
+        _has_content(source, entries[position], hashes[int(rows[position])].as_py())
+        for position in unknown
     ):
         writer.clear()
     return writer
 
 
 def _compare(
-    items: pa.Table, stored: States, deleted: NDArray[np.bool_], entries: Sequence[Entry], states: States
+    items: pa.Table,
+    stored: States,
+    deleted: NDArray[np.bool_],
+    entries: Sequence[Entry],
+    states: States,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the rows (n,) of entries among items with their stored states, and which entries are unchanged (n,)."""
     ids = pa.array([entry.item_id for entry in entries], pa.string())
@@ -173,7 +210,9 @@ def _compare(
     # Without a hash of the source, the state of the file decides; an entry without a row has row -1 of no item.
     padded = np.append(stored, np.zeros((1, stored.shape[1]), np.int64), axis=0)[rows]
     same_file = (
-        given.is_null().to_numpy(zero_copy_only=False) & (padded == states).all(axis=1) & (states != 0).any(axis=1)
+        given.is_null().to_numpy(zero_copy_only=False)
+        & (padded == states).all(axis=1)
+        & (states != 0).any(axis=1)
     )
     return rows, (rows >= 0) & (same_hash | same_file)
 

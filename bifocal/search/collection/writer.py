@@ -56,12 +56,24 @@ class CollectionWriter:
     the same order, and the files are identical to an uninterrupted run.
     """
 
-    def __init__(self, directory: Path, description: Description, items_per_shard: int = 4096) -> None:
-        self.directory, self.description, self.items_per_shard = directory, description, items_per_shard
-        for folder in (PARTS, VECTORS, *([REGIONS] if description.region_dimension is not None else [])):
+    def __init__(
+        self, directory: Path, description: Description, items_per_shard: int = 4096
+    ) -> None:
+        self.directory, self.description, self.items_per_shard = (
+            directory,
+            description,
+            items_per_shard,
+        )
+        for folder in (
+            PARTS,
+            VECTORS,
+            *([REGIONS] if description.region_dimension is not None else []),
+        ):
             (directory / folder).mkdir(parents=True, exist_ok=True)
         self._check_started()
-        self._parts = [pq.read_table(path) for path in sorted((directory / PARTS).glob("*.parquet"))]
+        self._parts = [
+            pq.read_table(path) for path in sorted((directory / PARTS).glob("*.parquet"))
+        ]
         self._rejected: list[dict[str, str]] = []
         self._start_shard()
 
@@ -70,7 +82,9 @@ class CollectionWriter:
         if not file.is_file():
             write_text(file, json.dumps(content))
         elif json.loads(file.read_text()) != content:
-            raise ValueError(f"{self.directory} holds shards of another model or root: delete it and start again")
+            raise ValueError(
+                f"{self.directory} holds shards of another model or root: delete it and start again"
+            )
 
     def clear(self) -> None:
         """Delete the complete shards of a killed run."""
@@ -91,11 +105,18 @@ class CollectionWriter:
         self._boxes: list[NDArray[np.float32]] = []
 
     def add(
-        self, item: Item, vector: NDArray[Any], regions: NDArray[Any] | None = None, boxes: NDArray[Any] | None = None
+        self,
+        item: Item,
+        vector: NDArray[Any],
+        regions: NDArray[Any] | None = None,
+        boxes: NDArray[Any] | None = None,
     ) -> None:
         """Add an item with its vector (D,) of unit length, its regions (R, d) and their boxes (R, 4) in pixels."""
         stored = np.asarray(vector, np.float32)
-        if stored.shape != (self.description.dimension,) or not abs(np.linalg.norm(stored) - 1) < NORM_TOLERANCE:
+        if (
+            stored.shape != (self.description.dimension,)
+            or not abs(np.linalg.norm(stored) - 1) < NORM_TOLERANCE
+        ):
             raise ValueError(
                 f"vector of item {item.item_id!r}: shape {stored.shape}, length {np.linalg.norm(stored):.3f}; expected "
                 f"({self.description.dimension},) and 1"
@@ -119,9 +140,15 @@ class CollectionWriter:
     def take_over(self, previous: Path, number: int, items: pa.Table) -> None:
         """Link or copy a shard of another collection by the same model, without reading its vectors."""
         name = shard_name(len(self._parts))
-        for folder in (VECTORS, *([REGIONS] if self.description.region_dimension is not None else [])):
+        for folder in (
+            VECTORS,
+            *([REGIONS] if self.description.region_dimension is not None else []),
+        ):
             for file in (previous / folder).glob(f"{shard_name(number)}.*"):
-                _link(file, self.directory / folder / f"{name}{file.name.removeprefix(shard_name(number))}")
+                _link(
+                    file,
+                    self.directory / folder / f"{name}{file.name.removeprefix(shard_name(number))}",
+                )
         self._write_part(items)
 
     def reject(self, image: str, reason: str) -> None:
@@ -144,7 +171,9 @@ class CollectionWriter:
         if metadata is not None:
             table = _with_metadata(table, metadata)
         pq.write_table(table, self.directory / ITEMS)
-        pq.write_table(pa.Table.from_pylist(self._rejected, REJECTED_SCHEMA), self.directory / REJECTED)
+        pq.write_table(
+            pa.Table.from_pylist(self._rejected, REJECTED_SCHEMA), self.directory / REJECTED
+        )
         description = replace(
             self.description,
             shards=tuple(map(len, self._parts)),
@@ -177,8 +206,14 @@ class CollectionWriter:
 
 def _part(items: Sequence[Item]) -> pa.Table:
     """Return items as a table of ``PART_SCHEMA``."""
-    states = np.array([item.state for item in items], np.int64).reshape(len(items), len(STATE_FIELDS))
-    values = [[getattr(item, field.name) for item in items] for field in PART_SCHEMA if field not in STATE_FIELDS]
+    states = np.array([item.state for item in items], np.int64).reshape(
+        len(items), len(STATE_FIELDS)
+    )
+    values = [
+        [getattr(item, field.name) for item in items]
+        for field in PART_SCHEMA
+        if field not in STATE_FIELDS
+    ]
     return pa.table([*values, *states.T], schema=PART_SCHEMA)
 
 
@@ -195,7 +230,10 @@ def _link(file: Path, target: Path) -> None:
 
 
 def _items_table(
-    shards: Sequence[pa.Table], captions: Mapping[str, Sequence[str]], tombstones: pa.Table, order: Sequence[str] | None
+    shards: Sequence[pa.Table],
+    captions: Mapping[str, Sequence[str]],
+    tombstones: pa.Table,
+    order: Sequence[str] | None,
 ) -> pa.Table:
     """Return the items with the columns of ``ITEMS_SCHEMA``, in ``order`` or as their vectors; tombstones are last."""
     counts = [len(items) for items in shards]
@@ -203,26 +241,36 @@ def _items_table(
     shard = np.repeat(np.arange(len(counts)), counts)
     row = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
     if order is not None:
-        found = pc.index_in(pa.array(order, pa.string()), value_set=written.column("item_id")).drop_null()
+        found = pc.index_in(
+            pa.array(order, pa.string()), value_set=written.column("item_id")
+        ).drop_null()
         written, shard, row = written.take(found), shard[found.to_numpy()], row[found.to_numpy()]
     items = pa.concat_tables([written, tombstones])
     if pc.count_distinct(items.column("item_id")).as_py() != len(items):
         raise ValueError(f"an item occurs twice among {len(items)}: give each item its own id")
     gone = np.full(len(tombstones), NOWHERE)
-    texts = [list(captions.get(item_id, ())) for item_id in written.column("item_id").to_pylist()] if captions else []
+    texts = (
+        [list(captions.get(item_id, ())) for item_id in written.column("item_id").to_pylist()]
+        if captions
+        else []
+    )
     columns: dict[str, Any] = {
         "shard": np.concatenate([shard, gone]),
         "row": np.concatenate([row, gone]),
         "deleted": np.arange(len(items)) >= len(written),
         "captions": texts + [[]] * (len(items) - len(texts)),
     }
-    values = [columns[name] if name in columns else items.column(name) for name in ITEMS_SCHEMA.names]
+    values = [
+        columns[name] if name in columns else items.column(name) for name in ITEMS_SCHEMA.names
+    ]
     return pa.table(values, schema=ITEMS_SCHEMA)
 
 
 def _with_metadata(table: pa.Table, metadata: pa.Table) -> pa.Table:
     """Append the columns ``meta.*`` of ``metadata``, in the order of the items; a tombstone has nulls."""
-    rows = pc.index_in(table.column("item_id"), value_set=metadata.column("item_id").cast(pa.string()))
+    rows = pc.index_in(
+        table.column("item_id"), value_set=metadata.column("item_id").cast(pa.string())
+    )
     rows = pc.if_else(table.column("deleted"), pa.scalar(None, rows.type), rows)
     for name in metadata.column_names:
         if name != "item_id":

@@ -24,13 +24,18 @@ def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: flo
     """Return the ``index_factory`` string for N vectors of dimension d; None for exact search, if its vectors fit into
     the memory and a query into the latency.
     """
-    if 2 * count * dimension <= 1e6 * memory_mb and count * dimension <= NUMBERS_PER_MS * latency_ms:
+    if (
+        2 * count * dimension <= 1e6 * memory_mb
+        and count * dimension <= NUMBERS_PER_MS * latency_ms
+    ):
         return None
     lists = max(1, min(int(4 * count**0.5), count // TRAINING_PER_LIST))
     budget = 1e6 * memory_mb / max(count, 1) - SQ8_OVERHEAD
     if dimension <= budget:
         return f"IVF{lists},SQ8"
-    sizes = [size for size in range(8, dimension + 1, 8) if dimension % size == 0 and size <= budget]
+    sizes = [
+        size for size in range(8, dimension + 1, 8) if dimension % size == 0 and size <= budget
+    ]
     if not sizes:
         raise ValueError(
             f"{count} vectors do not fit into {memory_mb:g} MB: a product quantizer whose size divides {dimension} "
@@ -59,15 +64,23 @@ class ApproximateIndex:
             index.train(vectors[rows].astype(np.float32))
         except RuntimeError as error:
             reason = str(error).rpartition("Error: ")[2]
-            raise ValueError(f"faiss cannot build {factory!r} for {count} vectors of {dimension}: {reason}") from error
+            raise ValueError(
+                f"faiss cannot build {factory!r} for {count} vectors of {dimension}: {reason}"
+            ) from error
         for start in range(0, count, BATCH):
             index.add(np.ascontiguousarray(vectors[start : start + BATCH], dtype=np.float32))
         return cls(index)
 
     def without(self, rows: Array) -> "ApproximateIndex | None":
         """Return a copy in memory without the codes of some rows; None if only a new build can remove them (HNSW)."""
-        copy = self._faiss.clone_index(self._index) if self._file is None else self._faiss.read_index(str(self._file))
-        if not isinstance(self._faiss.downcast_index(copy), (self._faiss.IndexIVF, self._faiss.IndexPreTransform)):
+        copy = (
+            self._faiss.clone_index(self._index)
+            if self._file is None
+            else self._faiss.read_index(str(self._file))
+        )
+        if not isinstance(
+            self._faiss.downcast_index(copy), (self._faiss.IndexIVF, self._faiss.IndexPreTransform)
+        ):
             return None
         if self._faiss.try_extract_index_ivf(copy) is None:
             return None
@@ -92,7 +105,9 @@ class ApproximateIndex:
         if isinstance(index, self._faiss.IndexIVF):
             return self._rows(vectors, count, params=self._faiss.SearchParametersIVF(nprobe=value))
         if hasattr(index, "hnsw"):
-            return self._rows(vectors, count, params=self._faiss.SearchParametersHNSW(efSearch=value))
+            return self._rows(
+                vectors, count, params=self._faiss.SearchParametersHNSW(efSearch=value)
+            )
         with self._lock:
             self._faiss.ParameterSpace().set_index_parameter(self._index, name, value)
             return self._rows(vectors, count)
@@ -105,7 +120,11 @@ class ApproximateIndex:
         inverted = self._faiss.try_extract_index_ivf(self._index)
         if inverted is not None:
             return "nprobe", int(inverted.nlist)
-        return ("efSearch", 1024) if hasattr(self._faiss.downcast_index(self._index), "hnsw") else (None, 0)
+        return (
+            ("efSearch", 1024)
+            if hasattr(self._faiss.downcast_index(self._index), "hnsw")
+            else (None, 0)
+        )
 
     def write(self, file: Path) -> None:
         """Write the index for ``open``."""
@@ -135,8 +154,12 @@ def _new_index(faiss: Any, dimension: int, factory: str) -> Any:
     if cut is None:
         return faiss.index_factory(size, kind, metric)
     if not 0 < size < dimension:
-        raise ValueError(f"{factory} cuts vectors of {dimension} numbers to {size}: give fewer, and at least 1")
-    index = faiss.IndexPreTransform(faiss.NormalizationTransform(size, 2.0), faiss.index_factory(size, kind, metric))
+        raise ValueError(
+            f"{factory} cuts vectors of {dimension} numbers to {size}: give fewer, and at least 1"
+        )
+    index = faiss.IndexPreTransform(
+        faiss.NormalizationTransform(size, 2.0), faiss.index_factory(size, kind, metric)
+    )
     index.prepend_transform(faiss.RemapDimensionsTransform(dimension, size, False))
     return index
 
@@ -146,5 +169,7 @@ def import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("approximate search needs faiss: pip install 'bifocal-vse[faiss]'") from error
+        raise ImportError(
+            "approximate search needs faiss: pip install 'bifocal-vse[faiss]'"
+        ) from error
     return faiss

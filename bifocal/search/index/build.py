@@ -45,7 +45,12 @@ def index_of_collection(collection: Collection, bank: HubnessBank | None) -> Sea
         biases = [bank.image_bias(vectors) for vectors in collection.vectors.batches(BATCH)]
         bias = np.concatenate([np.zeros(0, dtype=np.float32), *biases])
     return SearchIndex(
-        collection.facts, collection.vectors, bias, description, removed=collection.deleted, known=collection.lookup
+        collection.facts,
+        collection.vectors,
+        bias,
+        description,
+        removed=collection.deleted,
+        known=collection.lookup,
     )
 
 
@@ -57,7 +62,9 @@ class HeldOutCaptions:
     item_ids: list[str]
 
     @classmethod
-    def sample(cls, captions: "pd.DataFrame", count: int, max_words: int, seed: int) -> "HeldOutCaptions":
+    def sample(
+        cls, captions: "pd.DataFrame", count: int, max_words: int, seed: int
+    ) -> "HeldOutCaptions":
         """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short."""
         short = captions[[len(str(text).split()) <= max_words for text in captions["text"]]]
         kept = short if len(short) else captions
@@ -74,7 +81,9 @@ class HeldOutCaptions:
 class IndexSettings:
     """How an index is built."""
 
-    factory: str = "auto"  # see ``choose_factory``; "exact"; or an ``index_factory`` string of faiss
+    factory: str = (
+        "auto"  # see ``choose_factory``; "exact"; or an ``index_factory`` string of faiss
+    )
     memory_mb: float = 1200.0  # of a search, megabytes of 10^6 bytes; read with "auto"
     latency_ms: float = 20.0  # of a query on one core; read with "auto"
     recall: float = 0.95  # least recall@10 against exact search, see ``lower_bound``
@@ -86,7 +95,9 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
     kept = np.flatnonzero(~exact.removed)
     vectors = exact.vectors if len(kept) == len(exact.ids) else exact.vectors[kept]
     bias = None if exact.bias is None else exact.bias[kept]
-    index = SearchIndex(exact.items.take(kept), vectors, bias, replace(exact.description, factory=None, effort=None))
+    index = SearchIndex(
+        exact.items.take(kept), vectors, bias, replace(exact.description, factory=None, effort=None)
+    )
     dimension = index.description.dimension
     factory: str | None = None if settings.factory == EXACT else settings.factory
     if factory == "auto":
@@ -99,7 +110,9 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
     if factory is not None:
         index.approximate = ApproximateIndex.build(vectors, factory, settings.seed)
         index.description = replace(index.description, factory=factory)
-        index.description = replace(index.description, effort=_least_effort(index, settings.recall, queries))
+        index.description = replace(
+            index.description, effort=_least_effort(index, settings.recall, queries)
+        )
     return index
 
 
@@ -110,7 +123,9 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
 
     def recalls(effort: int | None) -> NDArray[np.float64]:
         assert index.approximate is not None
-        candidates = index.approximate.search(units, min(K * index.description.candidates, len(index)), effort)
+        candidates = index.approximate.search(
+            units, min(K * index.description.candidates, len(index)), effort
+        )
         return recalls_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])
 
     found, below = np.zeros(1), 0
@@ -127,7 +142,9 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
     )
 
 
-def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int) -> int:
+def _refined(
+    recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int
+) -> int:
     """Return the least effort above ``below`` whose lower bound of the recall is the wanted one; else ``effort``."""
     while effort - below > 1:
         middle = (effort + below) // 2
@@ -166,4 +183,6 @@ def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
         seconds.append(time.perf_counter() - start)
     p50, p99 = (1000 * np.percentile(seconds or [0.0], [50, 99])).tolist()
     size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")
-    return Measured(recall_at(truth, np.concatenate([truth[:0], *rows])), size, len(units), p50, p99)
+    return Measured(
+        recall_at(truth, np.concatenate([truth[:0], *rows])), size, len(units), p50, p99
+    )

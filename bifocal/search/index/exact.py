@@ -33,7 +33,9 @@ def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float
     return unit
 
 
-def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, allowed: Array | None) -> Array:
+def nearest_rows(
+    vectors: Any, queries: Array, count: int, bias: Array | None, allowed: Array | None
+) -> Array:
     """Return candidates (Q, at most ``count`` + ``SPARE``) for the rows of the highest score; -1 if there are fewer."""
     kept = min(count + SPARE, len(vectors))
     parts = [queries[start : start + QUERIES] for start in range(0, len(queries), QUERIES)]
@@ -41,7 +43,9 @@ def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, a
     return np.concatenate([np.zeros((0, kept), dtype=np.int64), *found])
 
 
-def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
+def _nearest_rows(
+    vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None
+) -> Array:
     vectors = mapped(vectors)
     best = _Best(len(queries), kept)
     span = min(BLOCK * (QUERIES // len(queries)), max(len(vectors), 1))
@@ -56,8 +60,14 @@ def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, a
         scores = products[: len(queries) * len(rows)].reshape(len(queries), len(rows))
         for first in range(0, len(rows), BLOCK):
             some = rows[first : first + BLOCK]
-            block = vectors[some[0] : some[-1] + 1] if some[-1] - some[0] < len(some) else vectors[some]
-            np.matmul(queries, to_float32(block, converted[: len(some)]).T, out=scores[:, first : first + BLOCK])
+            block = (
+                vectors[some[0] : some[-1] + 1] if some[-1] - some[0] < len(some) else vectors[some]
+            )
+            np.matmul(
+                queries,
+                to_float32(block, converted[: len(some)]).T,
+                out=scores[:, first : first + BLOCK],
+            )
         if bias is not None:
             scores += bias[rows].astype(np.float32)
         best.add(scores, rows)
@@ -92,7 +102,10 @@ class _Best:
         queries, kept = self._scores.shape
         query, scores, rows = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
         query = np.concatenate([np.repeat(np.arange(queries), kept), query])
-        scores, rows = np.concatenate([self._scores.ravel(), scores]), np.concatenate([self._rows.ravel(), rows])
+        scores, rows = (
+            np.concatenate([self._scores.ravel(), scores]),
+            np.concatenate([self._rows.ravel(), rows]),
+        )
         # Both sorts are stable, and the rows of a query ascend: equal scores keep the lower row.
         order = np.argsort(-scores, kind="stable")
         order = order[np.argsort(query[order].astype(np.int16), kind="stable")]
@@ -144,7 +157,9 @@ def scores(vectors: Any, queries: Array, rows: Array, bias: Array | None) -> NDA
     """Return the scores (Q, C) in float64 with biases, -inf for row -1; equal vectors have equal scores."""
     read = vectors.read if isinstance(vectors, FileVectors) else mapped(vectors).__getitem__
     found = np.empty(rows.shape)
-    for query, some, row_scores in zip(queries.astype(np.float64), np.maximum(rows, 0), found, strict=True):
+    for query, some, row_scores in zip(
+        queries.astype(np.float64), np.maximum(rows, 0), found, strict=True
+    ):
         row_scores[:] = (read(some).astype(np.float64) * query).sum(axis=1)
     if bias is not None:
         found += bias[np.maximum(rows, 0)]

@@ -41,7 +41,9 @@ class IndexDescription:
     count: int  # items, with the removed ones
     model: ModelIdentity | None = None
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
-    hubness: Mapping[str, Any] | None = None  # correction that the biases come from; None without biases
+    hubness: Mapping[str, Any] | None = (
+        None  # correction that the biases come from; None without biases
+    )
     factory: str | None = None  # ``index_factory`` string of faiss; None for an exact index
     effort: int | None = None  # ``nprobe`` or ``efSearch``; None for the default of faiss
     candidates: int = 10  # of faiss for each result, which are then ranked by their float16 vectors
@@ -53,7 +55,9 @@ class IndexDescription:
         content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
         for time in ("p50_ms", "p99_ms"):
             (content["measured"] or {}).pop(time, None)
-        write_text(directory / DESCRIPTION, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_text(
+            directory / DESCRIPTION, json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        )
 
     @classmethod
     def read(cls, directory: Path) -> "IndexDescription":
@@ -64,7 +68,9 @@ class IndexDescription:
         content = read_json(file)
         version = content.pop("schema_version", None)
         if version != SCHEMA_VERSION:
-            raise ValueError(f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the index again")
+            raise ValueError(
+                f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the index again"
+            )
         model, measured = content.pop("model"), content.pop("measured")
         return read_whole(
             file,
@@ -79,7 +85,11 @@ class IndexDescription:
         """Raise ``ValueError`` unless the model with this hash computed the vectors."""
         if self.model is None or self.model.sha256 != sha256:
             name = "an unknown model" if self.model is None else f"model {self.model.name!r}"
-            version = "" if self.model is None or self.model.version is None else f" version {self.model.version}"
+            version = (
+                ""
+                if self.model is None or self.model.version is None
+                else f" version {self.model.version}"
+            )
             digest = "" if self.model is None else f" with hash {self.model.sha256[:12]}"
             raise ValueError(
                 f"the index holds vectors of {name}{version}{digest}, but the queries come from a model with hash "
@@ -90,9 +100,13 @@ class IndexDescription:
 def without_values(items: pa.Table, removed: Array) -> pa.Table:
     """Return the items with nulls in place of all values of the removed items (N,), but their ids."""
     kept = pa.array(np.arange(len(items)), mask=removed)
-    columns = [items[name] if name == "item_id" else items[name].take(kept) for name in items.column_names]
+    columns = [
+        items[name] if name == "item_id" else items[name].take(kept) for name in items.column_names
+    ]
     # A collection has columns without nulls, such as the hash of an image.
-    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in items.schema]))
+    return pa.table(
+        columns, schema=pa.schema([field.with_nullable(True) for field in items.schema])
+    )
 
 
 def write_vectors(vectors: Any, removed: Array, file: Path) -> None:

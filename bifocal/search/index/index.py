@@ -75,10 +75,14 @@ class SearchIndex:
         count = len(items)
         self.items, self.vectors, self.bias, self.approximate = items, vectors, bias, approximate
         self.calibration, self.keywords = calibration, keywords
-        self.removed = np.zeros(count, dtype=bool) if removed is None else np.array(removed)  # ``remove`` changes it
+        self.removed = (
+            np.zeros(count, dtype=bool) if removed is None else np.array(removed)
+        )  # ``remove`` changes it
         self._kept = ~self.removed
         self._count = int(np.count_nonzero(self._kept))
-        self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
+        self.description = replace(
+            description or IndexDescription(vectors.shape[1], count), count=count
+        )
         self.ids = ItemIds(items["item_id"]) if known is None else known
         if count != len(vectors) or self.ids.repeated(self._kept):
             different = self._count - self.ids.repeated(self._kept)
@@ -101,7 +105,11 @@ class SearchIndex:
         """
         unit = unit_vectors(np.asarray(vectors))
         table = pa.table({"item_id": pa.array([str(item_id) for item_id in item_ids], pa.string())})
-        return cls(table, unit.astype(np.float16), None if bias is None else np.asarray(bias, dtype=np.float32))
+        return cls(
+            table,
+            unit.astype(np.float16),
+            None if bias is None else np.asarray(bias, dtype=np.float32),
+        )
 
     def __len__(self) -> int:
         """Return the number of items that are not removed."""
@@ -122,7 +130,9 @@ class SearchIndex:
             ValueError: the index does not have the item.
         """
         if (row := self.ids.row(item_id, self._kept)) is None:
-            raise ValueError(f"the index has no item {item_id!r} among its {len(self)}; search with its vector")
+            raise ValueError(
+                f"the index has no item {item_id!r} among its {len(self)}; search with its vector"
+            )
         return row
 
     def vector(self, item_id: str) -> NDArray[np.float32]:
@@ -134,7 +144,13 @@ class SearchIndex:
         return np.asarray(self.vectors[self.row(item_id)], dtype=np.float32)
 
     def nearest(
-        self, queries: Array, count: int, allowed: Array | None = None, *, corrected: bool = False, exact: bool = False
+        self,
+        queries: Array,
+        count: int,
+        allowed: Array | None = None,
+        *,
+        corrected: bool = False,
+        exact: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rows of the highest scores and the scores, both (Q, at most ``count``), best first.
 
@@ -164,19 +180,27 @@ class SearchIndex:
         scores, rows = rank(vectors, queries, candidates, count, bias)
         return rows, scores
 
-    def _candidates(self, queries: Array, count: int, allowed: Array | None, possible: int) -> Array:
+    def _candidates(
+        self, queries: Array, count: int, allowed: Array | None, possible: int
+    ) -> Array:
         """Return candidates (Q, C) of faiss; -1 where there are fewer."""
         assert self.approximate is not None
         # The items of a filter may be far from the query, in lists that a search without a filter leaves out.
         more = len(self.ids) / max(possible, 1)
-        effort = None if self.description.effort is None else math.ceil(self.description.effort * more**FILTER_POWER)
+        effort = (
+            None
+            if self.description.effort is None
+            else math.ceil(self.description.effort * more**FILTER_POWER)
+        )
         wanted = int(self.description.candidates * count * more)
         rows = self.approximate.search(queries, min(wanted, len(self.ids)), effort)
         if allowed is not None:
             rows = np.where((rows >= 0) & allowed[np.maximum(rows, 0)], rows, -1)
         return rows
 
-    def allowed(self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = ()) -> Array | None:
+    def allowed(
+        self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = ()
+    ) -> Array | None:
         """Return which items (N,) a search with a filter may return; None for all.
 
         Args:
@@ -213,7 +237,11 @@ class SearchIndex:
 
     def files(self) -> dict[str, Callable[[Path], object]]:
         """Return functions that write the tables of the index, by their names; only the ids of removed items stay."""
-        items, removed, approximate = without_values(self.items, self.removed), self.removed, self.approximate
+        items, removed, approximate = (
+            without_values(self.items, self.removed),
+            self.removed,
+            self.approximate,
+        )
         files: dict[str, Callable[[Path], object]] = {ITEMS: partial(pq.write_table, items)}
         if has_texts(items):
             files[KEYWORDS] = Keywords.of(items).write
@@ -238,7 +266,9 @@ class SearchIndex:
         self.description.write(directory)
 
     @classmethod
-    def open(cls, directory: Path, model: str | None = None, collection: Collection | None = None) -> "SearchIndex":
+    def open(
+        cls, directory: Path, model: str | None = None, collection: Collection | None = None
+    ) -> "SearchIndex":
         """Open an index; its vectors, keywords and index of faiss are memory-mapped.
 
         Args:
@@ -254,10 +284,12 @@ class SearchIndex:
         if model is not None:
             description.check_model(model)
         count, shape = description.count, (description.count, description.dimension)
-        shared = collection is not None and read_table(directory / ITEMS, ["item_id"])["item_id"].equals(
-            collection.items["item_id"]
+        shared = collection is not None and read_table(directory / ITEMS, ["item_id"])[
+            "item_id"
+        ].equals(collection.items["item_id"])
+        items = (
+            collection.facts if collection is not None and shared else read_table(directory / ITEMS)
         )
-        items = collection.facts if collection is not None and shared else read_table(directory / ITEMS)
         vectors = read_whole(directory / VECTORS, lambda file: FileVectors(file, shape))
         bias = read_array(directory / BIAS) if (directory / BIAS).is_file() else None
         approximate = None
@@ -269,7 +301,11 @@ class SearchIndex:
             keywords = read_whole(directory / KEYWORDS, partial(Keywords.open, count=count))
         for file, part in ((ITEMS, items), (BIAS, bias), (REMOVED, removed)):
             if part is not None and len(part) != count:
-                raise ValueError(f"{directory / file} has {len(part)} rows, expected {count}: copy it again")
+                raise ValueError(
+                    f"{directory / file} has {len(part)} rows, expected {count}: copy it again"
+                )
         known = collection.lookup if collection is not None and shared else None
         calibration = Calibration.read(directory)
-        return cls(items, vectors, bias, description, approximate, removed, calibration, keywords, known)
+        return cls(
+            items, vectors, bias, description, approximate, removed, calibration, keywords, known
+        )

@@ -31,7 +31,9 @@ class Rule:
         if not self.conditions:
             raise ValueError("max_rises, max_drops and max_ratios are empty: name a condition")
         if self.min_searches > self.searches:
-            raise ValueError(f"min_searches is {self.min_searches}, at most searches, {self.searches}")
+            raise ValueError(
+                f"min_searches is {self.min_searches}, at most searches, {self.searches}"
+            )
 
     @property
     def conditions(self) -> int:
@@ -94,7 +96,9 @@ class Decision:
 
 def decide(rule: Rule, report: Report) -> Decision:
     """Withdraw a candidate whose harm exceeds a limit; promote one whose harms are ruled out; at any look."""
-    conditions = list(_conditions(rule, {m.name: m for m in report.metrics(rule.alpha, rule.searches)}))
+    conditions = list(
+        _conditions(rule, {m.name: m for m in report.metrics(rule.alpha, rule.searches)})
+    )
     searches = min(report.counts_champion.searches.sum(), report.counts_candidate.searches.sum())
     failed = [condition.text for condition in conditions if condition.fails]
     if failed and searches >= rule.min_searches:

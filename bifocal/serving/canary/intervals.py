@@ -61,7 +61,9 @@ def _leave_out(sums: Array, counts: Array) -> Array:
     return ratios
 
 
-def _estimate(value: float, replicates: Array, used: Array, searches: float, alpha: float, planned: float) -> Estimate:
+def _estimate(
+    value: float, replicates: Array, used: Array, searches: float, alpha: float, planned: float
+) -> Estimate:
     replicates = replicates[used]
     groups = len(replicates)
     if groups < MIN_GROUPS or not np.isfinite(replicates).all():
@@ -72,7 +74,9 @@ def _estimate(value: float, replicates: Array, used: Array, searches: float, alp
     return Estimate(value, (value - half, value + half))
 
 
-def estimate_quantile(histogram: Array, edges: Array, share: float, alpha: float, planned: float) -> Estimate | None:
+def estimate_quantile(
+    histogram: Array, edges: Array, share: float, alpha: float, planned: float
+) -> Estimate | None:
     """Return a quantile of a histogram with an interval between order statistics; None if it is empty."""
     count = int(histogram.sum())
     if not count:

@@ -11,7 +11,12 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.serving.canary.intervals import Estimate, estimate_difference, estimate_quantile, estimate_ratio
+from bifocal.serving.canary.intervals import (
+    Estimate,
+    estimate_difference,
+    estimate_quantile,
+    estimate_ratio,
+)
 
 Mode = Literal["canary", "shadow"]
 RUNNING = "running"
@@ -55,11 +60,19 @@ class Counts:
 
     searches: NDArray[np.float64] = field(default_factory=_zeros)  # with failed ones
     errors: NDArray[np.float64] = field(default_factory=_zeros)
-    nothing: NDArray[np.float64] = field(default_factory=_zeros)  # no result, or none above the calibrated threshold
-    calibrated: NDArray[np.float64] = field(default_factory=_zeros)  # searches of a sentence by a calibrated index
-    relevance: NDArray[np.float64] = field(default_factory=_zeros)  # sum of the first results' probabilities
+    nothing: NDArray[np.float64] = field(
+        default_factory=_zeros
+    )  # no result, or none above the calibrated threshold
+    calibrated: NDArray[np.float64] = field(
+        default_factory=_zeros
+    )  # searches of a sentence by a calibrated index
+    relevance: NDArray[np.float64] = field(
+        default_factory=_zeros
+    )  # sum of the first results' probabilities
     clicked: NDArray[np.float64] = field(default_factory=_zeros)  # answers with a click
-    latency: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(EDGES) + 1))  # histogram over EDGES
+    latency: NDArray[np.float64] = field(
+        default_factory=lambda: np.zeros(len(EDGES) + 1)
+    )  # histogram over EDGES
 
     def add_answer(self, group: int, found: bool, relevance: float | None, seconds: float) -> None:
         """Count an answered search; `relevance` is 0 without a result, and None if the index is not calibrated."""
@@ -81,7 +94,9 @@ class Counts:
 
     def __add__(self, other: "Counts") -> "Counts":
         """Return the sums of two replicas."""
-        return Counts(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+        return Counts(
+            *(getattr(self, part.name) + getattr(other, part.name) for part in fields(self))
+        )
 
     def to_json(self) -> dict[str, list[float]]:
         """Return the sums as lists."""
@@ -91,10 +106,15 @@ class Counts:
     def from_json(cls, content: Mapping[str, Any]) -> "Counts":
         """Read the sums; raise ``ValueError`` if a list is missing or has another length."""
         empty = cls()
-        found = {part.name: np.asarray(content.get(part.name, []), dtype=np.float64) for part in fields(cls)}
+        found = {
+            part.name: np.asarray(content.get(part.name, []), dtype=np.float64)
+            for part in fields(cls)
+        }
         for name, values in found.items():
             if values.shape != getattr(empty, name).shape:
-                raise ValueError(f"{name} has the shape {values.shape}, expected {getattr(empty, name).shape}")
+                raise ValueError(
+                    f"{name} has the shape {values.shape}, expected {getattr(empty, name).shape}"
+                )
         return cls(**found)
 
 
@@ -137,7 +157,9 @@ class Report:
     overlap: NDArray[np.float64] = field(default_factory=lambda: np.zeros(GROUPS))
     compared: NDArray[np.float64] = field(default_factory=lambda: np.zeros(GROUPS))
     dropped: int = 0  # searches that were not repeated because the candidate was too slow
-    id: str = field(default_factory=lambda: uuid4().hex)  # another one after a restart, and in each replica
+    id: str = field(
+        default_factory=lambda: uuid4().hex
+    )  # another one after a restart, and in each replica
 
     def add_overlap(self, group: int, champion: Sequence[str], candidate: Sequence[str]) -> None:
         """Count the overlap of the results of one search."""
@@ -150,16 +172,29 @@ class Report:
         found = []
         for name in RATES:
             first, second = (_sums(counts, name) for counts in parts)
-            measured = name != "clicks" or (self.mode == "canary" and first[0].sum() + second[0].sum() > 0)
+            measured = name != "clicks" or (
+                self.mode == "canary" and first[0].sum() + second[0].sum() > 0
+            )
             if not measured:
                 found.append(Metric(name, None, None, None))
                 continue
-            champion, candidate = (estimate_ratio(*sums, alpha, planned) for sums in (first, second))
-            found.append(Metric(name, champion, candidate, estimate_difference(first, second, alpha, planned)))
+            champion, candidate = (
+                estimate_ratio(*sums, alpha, planned) for sums in (first, second)
+            )
+            found.append(
+                Metric(
+                    name, champion, candidate, estimate_difference(first, second, alpha, planned)
+                )
+            )
         for name, share in QUANTILES.items():
-            champion, candidate = (estimate_quantile(counts.latency, EDGES, share, alpha, planned) for counts in parts)
+            champion, candidate = (
+                estimate_quantile(counts.latency, EDGES, share, alpha, planned) for counts in parts
+            )
             # Both intervals hold at once with probability 1 - alpha.
-            halves = (estimate_quantile(counts.latency, EDGES, share, alpha / 2, planned) for counts in parts)
+            halves = (
+                estimate_quantile(counts.latency, EDGES, share, alpha / 2, planned)
+                for counts in parts
+            )
             found.append(Metric(name, champion, candidate, _ratio(*halves)))
         if self.mode == "shadow":
             overlaps = estimate_ratio(self.overlap, self.compared, alpha, planned)
@@ -169,7 +204,10 @@ class Report:
     def __add__(self, other: "Report") -> "Report":
         """Return the sums of two replicas; raise ``ValueError`` if they compare other releases, or in another way."""
         same = {name: getattr(self, name) == getattr(other, name) for name in ("mode", "share")}
-        same |= {name: getattr(self, name).same_model(getattr(other, name)) for name in ("champion", "candidate")}
+        same |= {
+            name: getattr(self, name).same_model(getattr(other, name))
+            for name in ("champion", "candidate")
+        }
         for name, equal in same.items():
             if not equal:
                 raise ValueError(
@@ -199,9 +237,15 @@ class Report:
             mode: Mode = content["mode"]
             if mode not in get_args(Mode):
                 raise ValueError(f"mode is {mode!r}")
-            parts = [Counts.from_json(content[f"counts_{arm}"]) for arm in ("champion", "candidate")]
-            champion, candidate = (ReleaseIdentity(**content[arm]) for arm in ("champion", "candidate"))
-            overlap, compared = (np.asarray(content[name], np.float64) for name in ("overlap", "compared"))
+            parts = [
+                Counts.from_json(content[f"counts_{arm}"]) for arm in ("champion", "candidate")
+            ]
+            champion, candidate = (
+                ReleaseIdentity(**content[arm]) for arm in ("champion", "candidate")
+            )
+            overlap, compared = (
+                np.asarray(content[name], np.float64) for name in ("overlap", "compared")
+            )
             if overlap.shape != (GROUPS,) or compared.shape != (GROUPS,):
                 raise ValueError("overlap or compared has another length")
             return cls(
@@ -242,7 +286,13 @@ def _sums(counts: Counts, name: str) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def _ratio(first: Estimate | None, second: Estimate | None) -> Estimate | None:
-    if first is None or second is None or first.interval is None or second.interval is None or not first.value:
+    if (
+        first is None
+        or second is None
+        or first.interval is None
+        or second.interval is None
+        or not first.value
+    ):
         return None
     (low, high), (other_low, other_high) = first.interval, second.interval
     most = other_high / low if low else math.inf

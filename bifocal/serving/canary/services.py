@@ -51,7 +51,9 @@ def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
     for report in reports:
         write_text(folder / f"{report.id}.json", json.dumps(report.to_json()) + "\n")
     present = {report.id for report in reports}
-    previous = [Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
+    previous = [
+        Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))
+    ]
     previous = [report for report in previous if report.id not in present]
     if not reports:
         return []
@@ -61,7 +63,11 @@ def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
 
 def _comparable(report: Report, other: Report) -> bool:
     settings = (report.mode, report.share) == (other.mode, other.share)
-    return settings and report.champion.same_model(other.champion) and report.candidate.same_model(other.candidate)
+    return (
+        settings
+        and report.champion.same_model(other.champion)
+        and report.candidate.same_model(other.candidate)
+    )
 
 
 def _addresses(service: str) -> list[str]:
@@ -78,14 +84,18 @@ def _addresses(service: str) -> list[str]:
 
 def _get(address: str, key: str | None) -> dict[str, Any]:
     if not address.startswith(("http://", "https://")):
-        raise ValueError(f"{address!r} is not an address of a service, such as http://localhost:8080")
+        raise ValueError(
+            f"{address!r} is not an address of a service, such as http://localhost:8080"
+        )
     request = Request(address, headers={"authorization": f"Bearer {key}"} if key else {})
     try:
         with urlopen(request, timeout=SECONDS) as answer:
             content = json.load(answer)
     except HTTPError as error:
         if error.code == 404:
-            raise ValueError(f"{address}: this service was started without --canary and --shadow") from error
+            raise ValueError(
+                f"{address}: this service was started without --canary and --shadow"
+            ) from error
         raise
     if not isinstance(content, dict) or not {"state", "report"} <= set(content):
         raise ValueError(f"{address} answers with another text than a comparison")

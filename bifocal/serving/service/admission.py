@@ -16,7 +16,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from bifocal.serving.service.bodies import API, INFERENCE, Body, Disconnected, Message, Places, Receive
+from bifocal.serving.service.bodies import (
+    API,
+    INFERENCE,
+    Body,
+    Disconnected,
+    Message,
+    Places,
+    Receive,
+)
 from bifocal.serving.service.observation import Metrics, log_request
 from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.turns import client_of_request
@@ -60,7 +68,9 @@ class Admission:
             await self.app(scope, receive, send)
             return
         start, status, state = time.perf_counter(), 0, scope.setdefault("state", {})
-        scope["extensions"] = {}  # without the server's own sending of files: a request counts until its file is sent
+        scope[
+            "extensions"
+        ] = {}  # without the server's own sending of files: a request counts until its file is sent
         body = Body(scope, address_of(scope), self.settings)
 
         async def send_checked(message: Message) -> None:
@@ -75,7 +85,11 @@ class Admission:
                 for place in starts:
                     if len(starts) > 1:
                         more = place != starts[-1] or message.get("more_body", False)
-                        message = {**message, "body": content[place : place + SENT_BYTES], "more_body": more}
+                        message = {
+                            **message,
+                            "body": content[place : place + SENT_BYTES],
+                            "more_body": more,
+                        }
                     async with asyncio.timeout(self.settings.body_seconds):
                         await send(message)
             except TimeoutError as error:
@@ -88,13 +102,17 @@ class Admission:
                 self.metrics.active.set(self._requests.taken.total())
                 await self.app(scope, await body.read(receive), send_checked)
         except HTTPException as refusal:
-            await error_response(refusal.status_code, refusal.detail, refusal.headers)(scope, receive, send_checked)
+            await error_response(refusal.status_code, refusal.detail, refusal.headers)(
+                scope, receive, send_checked
+            )
         except Disconnected:
             status = 499
         except Exception:
             logger.exception("a request failed")
             if status == 0:
-                await error_response(500, "the service failed: see its log")(scope, receive, send_checked)
+                await error_response(500, "the service failed: see its log")(
+                    scope, receive, send_checked
+                )
         finally:
             self.metrics.active.set(self._requests.taken.total())
             route = getattr(scope.get("route"), "path", "none")
@@ -103,7 +121,9 @@ class Admission:
         await body.drain(receive)
 
 
-def error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def error_response(
+    status: int, reason: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     """Return the answer to a request that failed."""
     return JSONResponse({"error": reason}, status, headers)
 
@@ -120,47 +140,71 @@ class Access:
         """Return the key of the client, or else its address; raise 400, 401, 403 or 429 if it may not go on."""
         settings, headers = self.settings, dict(scope["headers"])
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
-        probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith("/ready")
+        probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith(
+            "/ready"
+        )
         is_open = probe or (settings.open_metrics and scope["path"] == METRICS)
         if is_open or not scope["path"].startswith(GUARDED) or scope["method"] == "OPTIONS":
             return address
         self._check_origin(headers)
         key = _bearer(headers.get(b"authorization", b""))
         if (wait := self._guesses.wait(address, cost=0)) > 0:
-            raise HTTPException(429, "too many wrong keys: try again", {"retry-after": str(math.ceil(wait))})
-        admin = settings.admin_key is not None and hmac.compare_digest(key, settings.admin_key.encode())
+            raise HTTPException(
+                429, "too many wrong keys: try again", {"retry-after": str(math.ceil(wait))}
+            )
+        admin = settings.admin_key is not None and hmac.compare_digest(
+            key, settings.admin_key.encode()
+        )
         known = [hmac.compare_digest(key, valid.encode()) for valid in settings.api_keys]
         # An invented key has the rate of its address, and counts before it is refused.
         client = key.decode("latin-1") if admin or any(known) else address
         if (wait := self._rates.wait(client)) > 0:
-            raise HTTPException(429, "too many requests per second: try again", {"retry-after": str(math.ceil(wait))})
+            raise HTTPException(
+                429,
+                "too many requests per second: try again",
+                {"retry-after": str(math.ceil(wait))},
+            )
         deletes = scope["method"] == "DELETE"
         if key and not admin and not any(known) and (known or deletes):
             self._guesses.wait(address)
         if known and not admin and not any(known):
-            raise HTTPException(401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"})
+            raise HTTPException(
+                401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"}
+            )
         if deletes and not admin:
             raise HTTPException(403, "deleting needs the admin key of the service")
         return client
 
     def _check_host(self, name: str) -> None:
         settings = self.settings
-        if "*" in settings.hosts or name in settings.hosts or (settings.addresses and parse_address(name)):
+        if (
+            "*" in settings.hosts
+            or name in settings.hosts
+            or (settings.addresses and parse_address(name))
+        ):
             return
         raise HTTPException(400, "the header Host names another host: see --allowed-host")
 
     def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
         """Refuse the requests that a browser makes for a page of another site, unless its origin is listed."""
-        origin, site = (headers.get(name, b"").decode("latin-1") for name in (b"origin", b"sec-fetch-site"))
+        origin, site = (
+            headers.get(name, b"").decode("latin-1") for name in (b"origin", b"sec-fetch-site")
+        )
         if "*" in self.settings.origins or origin in self.settings.origins:
             return
         host = headers.get(b"host", b"").decode("latin-1")
         try:
-            same = site in ("same-origin", "none") if site else not origin or urlsplit(origin).netloc == host
+            same = (
+                site in ("same-origin", "none")
+                if site
+                else not origin or urlsplit(origin).netloc == host
+            )
         except ValueError:  # no URL, such as "http://["
             same = False
         if not same:
-            raise HTTPException(403, "a page of another site may not call this service: see --cors-origin")
+            raise HTTPException(
+                403, "a page of another site may not call this service: see --cors-origin"
+            )
 
 
 class RateLimit:

@@ -37,7 +37,9 @@ ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
 IMAGE_BODY = {
     "requestBody": {
         "required": True,
-        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("image/*", BINARY)},
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("image/*", BINARY)
+        },
     }
 }
 
@@ -52,7 +54,9 @@ OTHERS = bytes(set(range(256)) - set(BRACKETS))
 class FailFast:
     """Annotation of a list: its validation ends at the first error, so errors need no memory."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
         """Return the schema of the list."""
         return handler(source) | {"fail_fast": True}
 
@@ -127,7 +131,14 @@ def api_router(handlers: Handlers) -> APIRouter:
     async def search(body: SearchRequest, request: Request) -> Response:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
         found = await handlers.search(body, client=client_of(request))
-        log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
+        log(
+            request,
+            len(found.results),
+            text=body.text,
+            like=body.like,
+            plus=body.plus,
+            minus=body.minus,
+        )
         return written(found)
 
     @router.post("/browse", response_model=ItemPage)
@@ -186,25 +197,39 @@ def api_router(handlers: Handlers) -> APIRouter:
         """Delete an item from vectors, thumbnails and index; needs the admin key."""
         await handlers.delete(id)
 
-    @router.get("/original", response_class=FileResponse, responses={200: {"content": {"image/*": {}}}})
+    @router.get(
+        "/original", response_class=FileResponse, responses={200: {"content": {"image/*": {}}}}
+    )
     async def original(id: ItemId, request: Request) -> FileResponse:
         """Return the image file of an item as it is, with its EXIF data; 403 if the service sends no originals."""
         file, kind = await handlers.original(id, client_of(request))
         headers = {"cache-control": "private, no-cache"}
         return FileResponse(
-            file, headers=headers, media_type=kind, filename=file.name, content_disposition_type="inline"
+            file,
+            headers=headers,
+            media_type=kind,
+            filename=file.name,
+            content_disposition_type="inline",
         )
 
-    @router.get("/thumbnail", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}, 304: {}})
+    @router.get(
+        "/thumbnail",
+        response_class=Response,
+        responses={200: {"content": {"image/jpeg": {}}}, 304: {}},
+    )
     async def thumbnail(
         id: ItemId,
         request: Request,
-        side: Annotated[int, Query(description=f"longer side in pixels, one of {SIDES}")] = SIDES[0],
+        side: Annotated[int, Query(description=f"longer side in pixels, one of {SIDES}")] = SIDES[
+            0
+        ],
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Return a small picture of an item, without the metadata of its file."""
         if side not in SIDES:
-            raise HTTPException(400, f"side is {side}, expected one of {', '.join(map(str, SIDES))}")
+            raise HTTPException(
+                400, f"side is {side}, expected one of {', '.join(map(str, SIDES))}"
+            )
         picture, tag = await handlers.thumbnail(id, side, client_of(request))
         # A browser asks again each time, because the item may have been deleted.
         headers = {"etag": tag, "cache-control": "private, no-cache"}
@@ -218,7 +243,9 @@ def api_router(handlers: Handlers) -> APIRouter:
 def written(found: Results | ItemPage) -> Response:
     """Return an answer as JSON. FastAPI would validate it first, which takes longer than the search."""
     answer = found.to_json() if isinstance(found, Results) else found
-    content = json.dumps(answer, default=vars, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    content = json.dumps(
+        answer, default=vars, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
     return Response(content, media_type="application/json")
 
 
@@ -232,7 +259,9 @@ def _check_content_type(content_type: str) -> None:
     """Raise 415 unless a header ``Content-Type`` names an image or binary data."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind != BINARY and not kind.startswith("image/"):
-        raise HTTPException(415, f"the body must be an image file: send Content-Type image/jpeg or {BINARY}")
+        raise HTTPException(
+            415, f"the body must be an image file: send Content-Type image/jpeg or {BINARY}"
+        )
 
 
 def _condition(where: str) -> dict[str, Any]:

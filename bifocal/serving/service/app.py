@@ -69,7 +69,10 @@ def create_app(
         await handlers.reloader.refresh()
         tasks = [handlers.reloader.watch(poll_seconds)]
         if handlers.comparison is not None:
-            tasks += [handlers.comparison.reloader.follow(poll_seconds), handlers.comparison.run_repeats()]
+            tasks += [
+                handlers.comparison.reloader.follow(poll_seconds),
+                handlers.comparison.run_repeats(),
+            ]
         running = [asyncio.create_task(task) for task in tasks]
         yield
         for task in running:
@@ -86,7 +89,12 @@ def create_app(
         lifespan=lifespan, responses=answers, openapi_url=f"{API}openapi.json", docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    for router in (api_router(handlers), inference_router(handlers), probe_router(handlers), page_router()):
+    for router in (
+        api_router(handlers),
+        inference_router(handlers),
+        probe_router(handlers),
+        page_router(),
+    ):
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _refused)
@@ -119,7 +127,11 @@ def page_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def send(name: str) -> Response:
-        return Response(contents[name], media_type=TYPES[PurePath(name).suffix], headers={"cache-control": "no-cache"})
+        return Response(
+            contents[name],
+            media_type=TYPES[PurePath(name).suffix],
+            headers={"cache-control": "no-cache"},
+        )
 
     @router.get("/")
     async def index() -> Response:
@@ -153,6 +165,9 @@ def probe_router(handlers: Handlers) -> APIRouter:
     @router.get("/metrics", response_class=Response)
     async def measurements() -> Response:
         """Return the metrics in the text format of Prometheus."""
-        return Response(generate_latest(handlers.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(
+            generate_latest(handlers.metrics.registry),
+            headers={"content-type": CONTENT_TYPE_LATEST},
+        )
 
     return router

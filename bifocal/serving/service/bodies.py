@@ -49,13 +49,19 @@ class Body:
     """
 
     def __init__(self, scope: Message, address: str, settings: Settings) -> None:
-        self.address, self._seconds, headers = address, settings.body_seconds, dict(scope["headers"])
+        self.address, self._seconds, headers = (
+            address,
+            settings.body_seconds,
+            dict(scope["headers"]),
+        )
         length, path = headers.get(b"content-length", b"0"), scope["path"]
         self._size = int(length[:19]) if length.isdigit() else None
         self._chunked = b"transfer-encoding" in headers
         self._expected = scope["method"] == "POST" and BODIES.fullmatch(path) is not None
         self._may_be_chunked = path == UPLOADS
-        small = path.startswith(API) or (self._size is not None and self._size <= settings.max_body_bytes)
+        small = path.startswith(API) or (
+            self._size is not None and self._size <= settings.max_body_bytes
+        )
         self.is_upload = self._expected and (path == UPLOADS or not small)
         self._limit = settings.limits.image_bytes if self.is_upload else settings.max_body_bytes
         self.unread, self.incomplete = self._chunked or self._size != 0, False
@@ -87,12 +93,18 @@ class Body:
         try:
             async with self._deadline:
                 while more:
-                    self._deadline.reschedule(min(self._end, start + SLOW_SECONDS + self.received / SLOW_BYTES))
+                    self._deadline.reschedule(
+                        min(self._end, start + SLOW_SECONDS + self.received / SLOW_BYTES)
+                    )
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Disconnected
                     content += message.get("body", b"")
-                    more, parts, self.received = message.get("more_body", False), parts + 1, len(content)
+                    more, parts, self.received = (
+                        message.get("more_body", False),
+                        parts + 1,
+                        len(content),
+                    )
                     if self._limit and len(content) > self._limit:
                         raise too_large
                     if parts > PARTS + len(content) // PART_BYTES:
@@ -100,7 +112,9 @@ class Body:
         except TimeoutError as error:
             if not self._end:
                 raise too_many() from error
-            raise HTTPException(408, f"the body did not arrive within {self._seconds:g} s, or too slowly") from error
+            raise HTTPException(
+                408, f"the body did not arrive within {self._seconds:g} s, or too slowly"
+            ) from error
         finally:
             self.incomplete = False
         self.unread = False

@@ -20,7 +20,15 @@ from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
 from bifocal.search.query import Results
-from bifocal.serving.canary.report import EDGES, RUNNING, ClientBucket, Counts, Mode, ReleaseIdentity, Report
+from bifocal.serving.canary.report import (
+    EDGES,
+    RUNNING,
+    ClientBucket,
+    Counts,
+    Mode,
+    ReleaseIdentity,
+    Report,
+)
 from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
 from bifocal.serving.service.models import ModelVersion, SearchModel
 from bifocal.serving.service.schema import SearchRequest
@@ -58,7 +66,9 @@ class Answers:
     """The last ``MAX_ANSWERS`` answers with their results: their clients may say which one they chose."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[str, tuple[frozenset[str], Callable[[], None] | None]] = OrderedDict()
+        self._answers: OrderedDict[str, tuple[frozenset[str], Callable[[], None] | None]] = (
+            OrderedDict()
+        )
 
     def add(self, items: Collection[str], count: Callable[[], None]) -> str:
         """Return a new answer's id; ``count`` is called when one of its items is first chosen."""
@@ -83,7 +93,12 @@ class Find(Protocol):
     """Search by one of the models, see ``Handlers.find``."""
 
     def __call__(
-        self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None = None, *, in_thread: bool = False
+        self,
+        loaded: LoadedModel,
+        request: SearchRequest,
+        upload: bytes | None = None,
+        *,
+        in_thread: bool = False,
     ) -> Awaitable[Results]: ...
 
 
@@ -91,7 +106,12 @@ class Comparison:
     """Comparison of the champion, the release in use, with a candidate; counts begin anew with another version."""
 
     def __init__(
-        self, candidate: Candidate, champion: Reloader, find: Find, threads: Threads, deletions: Deletions
+        self,
+        candidate: Candidate,
+        champion: Reloader,
+        find: Find,
+        threads: Threads,
+        deletions: Deletions,
     ) -> None:
         self.mode, self.share = candidate.mode, candidate.share
         # A thread of low priority computes when the threads that answer clients leave time.
@@ -122,16 +142,28 @@ class Comparison:
     def candidate_for(self, client: str) -> LoadedModel | None:
         """Return the candidate if it answers a client; else None."""
         candidate = self.reloader.loaded
-        if self.mode == "shadow" or candidate is None or not self._bucket(candidate, client).is_within(self.share):
+        if (
+            self.mode == "shadow"
+            or candidate is None
+            or not self._bucket(candidate, client).is_within(self.share)
+        ):
             return None
         return candidate
 
-    async def find(self, champion: LoadedModel, request: SearchRequest, upload: bytes | None, client: str) -> Results:
+    async def find(
+        self, champion: LoadedModel, request: SearchRequest, upload: bytes | None, client: str
+    ) -> Results:
         """Return the results of a request; in a canary, the client may say which of them it chose."""
         candidate = self.reloader.loaded
-        report = None if candidate is None or request.offset else self._report(champion.model, candidate.model)
+        report = (
+            None
+            if candidate is None or request.offset
+            else self._report(champion.model, candidate.model)
+        )
         if candidate is None or report is None:
-            return await self._find(self.candidate_for(client) or champion, request, upload, in_thread=True)
+            return await self._find(
+                self.candidate_for(client) or champion, request, upload, in_thread=True
+            )
         bucket = self._bucket(candidate, client)
         within = bucket.is_within(self.share)
         if self.mode == "shadow":
@@ -141,17 +173,25 @@ class Comparison:
                 seconds = time.perf_counter() - start
                 try:
                     self._repeats.put_nowait(
-                        partial(self._repeat, report, candidate, request, bucket.group, results, seconds)
+                        partial(
+                            self._repeat, report, candidate, request, bucket.group, results, seconds
+                        )
                     )
                 except asyncio.QueueFull:
                     report.dropped += 1
             return results
         if not within:
-            return await self._answer(report.counts_champion, champion, request, upload, bucket.group)
+            return await self._answer(
+                report.counts_champion, champion, request, upload, bucket.group
+            )
         try:
-            return await self._answer(report.counts_candidate, candidate, request, upload, bucket.group)
+            return await self._answer(
+                report.counts_candidate, candidate, request, upload, bucket.group
+            )
         except Exception as error:
-            results = await self._find(champion, request, upload)  # raises if the request is at fault
+            results = await self._find(
+                champion, request, upload
+            )  # raises if the request is at fault
             report.counts_candidate.add_error(bucket.group)
             logger.exception("the candidate failed, the champion answers", exc_info=error)
             return results
@@ -170,12 +210,19 @@ class Comparison:
         self._threads.close()
 
     async def _answer(
-        self, counts: Counts, loaded: LoadedModel, request: SearchRequest, upload: bytes | None, group: int
+        self,
+        counts: Counts,
+        loaded: LoadedModel,
+        request: SearchRequest,
+        upload: bytes | None,
+        group: int,
     ) -> Results:
         start = time.perf_counter()
         results = await self._find(loaded, request, upload, in_thread=True)
         counts.add_answer(group, results.found, results.relevance, time.perf_counter() - start)
-        results.answer = self.answers.add([hit.id for hit in results], partial(counts.add_click, group))
+        results.answer = self.answers.add(
+            [hit.id for hit in results], partial(counts.add_click, group)
+        )
         return results
 
     async def _repeat(
@@ -205,12 +252,22 @@ class Comparison:
         """Return the report of two releases; None while a candidate that was promoted is still in use as both."""
         versions = champion.version, candidate.version
         if self._last is None or self._versions != versions:
-            first, second = (ReleaseIdentity(version.model, version.number, version.release) for version in versions)
+            first, second = (
+                ReleaseIdentity(version.model, version.number, version.release)
+                for version in versions
+            )
             if first.same_model(second):
                 return None
             self._versions = versions
-            if self._last and self._last.champion.same_model(first) and self._last.candidate.same_model(second):
-                self._last.champion, self._last.candidate = first, second  # the collection of one was refreshed
+            if (
+                self._last
+                and self._last.champion.same_model(first)
+                and self._last.candidate.same_model(second)
+            ):
+                self._last.champion, self._last.candidate = (
+                    first,
+                    second,
+                )  # the collection of one was refreshed
             else:
                 self._last = Report(self.mode, self.share, first, second)
         return self._last
@@ -255,6 +312,10 @@ class ComparisonCollector(Collector):
             for name, text, value in (
                 ("dropped", "Searches that were not repeated for lack of time", report.dropped),
                 ("compared", "Searches that both releases answered", float(report.compared.sum())),
-                ("overlap_at_10", "Sum of the overlaps of their first ten results", float(report.overlap.sum())),
+                (
+                    "overlap_at_10",
+                    "Sum of the overlaps of their first ten results",
+                    float(report.overlap.sum()),
+                ),
             ):
                 yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)

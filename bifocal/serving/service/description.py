@@ -67,7 +67,11 @@ def languages(captions: Mapping[str, Sequence[str]]) -> list[str]:
     groups = [first[start : start + GROUP] for start in range(0, len(first), GROUP)]
     if not groups:
         return []
-    return [code for code, share in caption_languages(groups).items() if share >= RARE and code != "unknown"]
+    return [
+        code
+        for code, share in caption_languages(groups).items()
+        if share >= RARE and code != "unknown"
+    ]
 
 
 def columns(items: pa.Table) -> list[Column]:
@@ -90,7 +94,9 @@ def newest_rows(items: pa.Table) -> NDArray[np.int64]:
     rows = np.arange(len(items))[::-1]
     if DATE not in items.column_names or not pa.types.is_temporal(items.schema.field(DATE).type):
         return rows
-    order = pc.array_sort_indices(items[DATE].combine_chunks().take(pa.array(rows)), order="descending")
+    order = pc.array_sort_indices(
+        items[DATE].combine_chunks().take(pa.array(rows)), order="descending"
+    )
     newest: NDArray[np.int64] = rows[np.from_dlpack(order)]
     return newest
 

@@ -53,11 +53,14 @@ class Handlers:
         limits = settings.limits
         # A file of a client that is decoded for long delays other files of clients, but not the pictures of the page.
         self.uploads, self.pictures = (
-            Decoders(settings.decoders, limits.decode_seconds, limits.decoded_bytes) for _ in range(2)
+            Decoders(settings.decoders, limits.decode_seconds, limits.decoded_bytes)
+            for _ in range(2)
         )
         self.comparison: Comparison | None = None
         if candidate is not None:
-            self.comparison = Comparison(candidate, self.reloader, self.find, self.threads, deletions)
+            self.comparison = Comparison(
+                candidate, self.reloader, self.find, self.threads, deletions
+            )
             metrics.registry.register(ComparisonCollector(self.comparison))
         self.thumbnails = ThumbnailCache(self.pictures.run)
 
@@ -73,7 +76,9 @@ class Handlers:
         candidate = None if self.comparison is None else self.comparison.candidate_for(client)
         return (candidate or self.loaded()).model
 
-    async def search(self, request: SearchRequest, upload: bytes | None = None, client: str = "") -> Results:
+    async def search(
+        self, request: SearchRequest, upload: bytes | None = None, client: str = ""
+    ) -> Results:
         """Return the results of a request, which may come with an image file."""
         loaded = self.loaded()
         self._check(request)
@@ -86,7 +91,12 @@ class Handlers:
         return results
 
     async def find(
-        self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None = None, *, in_thread: bool = False
+        self,
+        loaded: LoadedModel,
+        request: SearchRequest,
+        upload: bytes | None = None,
+        *,
+        in_thread: bool = False,
     ) -> Results:
         """Return the results of a request by one model.
 
@@ -101,7 +111,9 @@ class Handlers:
             if small and index.description.count * query.vector.size <= SMALL and not in_thread:
                 results = search.rank(query, request.k, request.offset)
             else:
-                results = await loaded.threads.searches.run(search.rank, query, request.k, request.offset)
+                results = await loaded.threads.searches.run(
+                    search.rank, query, request.k, request.offset
+                )
         except ValueError as error:
             raise HTTPException(400, str(error)[:1000]) from error
         if len(index) < results.items:  # deleted in the meantime
@@ -111,21 +123,32 @@ class Handlers:
         results.model = loaded.model.version.model
         return results
 
-    async def _query(self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None) -> EncodedQuery:
+    async def _query(
+        self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None
+    ) -> EncodedQuery:
         """Return the query of a request."""
         model, threads = loaded.model, loaded.threads
         modes, images = model.search.modes, []
         if request.mode not in modes:
-            raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
+            raise HTTPException(
+                409,
+                f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}",
+            )
         if upload is not None:
             decoded = await self.decode(model, upload)
-            images.append((await threads.others.run(model.embedder.embed_pixels, [decoded.pixels]))[0])
+            images.append(
+                (await threads.others.run(model.embedder.embed_pixels, [decoded.pixels]))[0]
+            )
         if request.like is not None:
             if request.like not in model.index:
                 raise HTTPException(404, "there is no item with the id in like")
             images.append(await threads.searches.run(model.index.vector, request.like))
         exclude = [] if request.like is None else [request.like]
-        sentences = [*([] if request.text is None else [request.text]), *request.plus, *request.minus]
+        sentences = [
+            *([] if request.text is None else [request.text]),
+            *request.plus,
+            *request.minus,
+        ]
         texts = await loaded.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
         return EncodedQuery.of(
             request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
@@ -138,9 +161,13 @@ class Handlers:
         words, settings = [*request.plus, *request.minus], self.settings
         self._check_count(request.k)
         if request.offset + request.k > settings.max_depth:
-            raise HTTPException(400, f"offset and k reach beyond the first {settings.max_depth} results")
+            raise HTTPException(
+                400, f"offset and k reach beyond the first {settings.max_depth} results"
+            )
         if len(words) > settings.max_words:
-            raise HTTPException(400, f"{len(words)} sentences in plus and minus, at most {settings.max_words}")
+            raise HTTPException(
+                400, f"{len(words)} sentences in plus and minus, at most {settings.max_words}"
+            )
         self.check_sentences([*words, *([] if request.text is None else [request.text])])
 
     def _check_count(self, k: int) -> None:
@@ -151,17 +178,23 @@ class Handlers:
         """Raise 400 for a sentence that is empty or too long."""
         limit, total = self.settings.limits.characters, sum(map(len, sentences))
         if total > MAX_LETTERS:
-            raise HTTPException(400, f"the sentences have {total} characters, at most {MAX_LETTERS} are accepted")
+            raise HTTPException(
+                400, f"the sentences have {total} characters, at most {MAX_LETTERS} are accepted"
+            )
         for sentence in sentences:
             if not sentence.strip():
                 raise HTTPException(400, "a sentence is empty")
             if limit and len(sentence) > limit:
-                raise HTTPException(400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted")
+                raise HTTPException(
+                    400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted"
+                )
 
     async def decode(self, model: SearchModel, upload: bytes) -> DecodedImage:
         """Return the pixels of an image file that a client sent; raise 400, 413 or 415 for another file."""
         if not model.accepts_images:
-            raise HTTPException(409, "this model reads published features, not image files: search by a sentence")
+            raise HTTPException(
+                409, "this model reads published features, not image files: search by a sentence"
+            )
         if not upload:
             raise HTTPException(400, "the body is empty: send an image file")
         limits = self.settings.limits
@@ -243,7 +276,9 @@ class Handlers:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self._registry.run(self.deletions.add, item_id)
         except TimeoutError as error:
-            raise HTTPException(503, f"the deletion was not written in {WRITE_SECONDS} s: delete it again") from error
+            raise HTTPException(
+                503, f"the deletion was not written in {WRITE_SECONDS} s: delete it again"
+            ) from error
         except OSError as error:
             raise HTTPException(503, f"deletions cannot be written: {error.strerror}") from error
         self.thumbnails.drop(item_id)

@@ -97,7 +97,10 @@ class InferenceInput:
     name: str
     shape: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), MaxLen(2)]
     datatype: str
-    data: Annotated[list[str], FailFast()] | Annotated[list[Annotated[list[str], FailFast()]], FailFast()]
+    data: (
+        Annotated[list[str], FailFast()]
+        | Annotated[list[Annotated[list[str], FailFast()]], FailFast()]
+    )
 
 
 @dataclass
@@ -148,7 +151,9 @@ def read_binary(body: bytes, length: str, limits: Limits) -> Any:
     Raises:
         ValueError: the body has another form.
     """
-    start = int(length) if length.isascii() and length.isdigit() and len(length) < 10 else len(body) + 1
+    start = (
+        int(length) if length.isascii() and length.isdigit() and len(length) < 10 else len(body) + 1
+    )
     if start > len(body):
         raise ValueError(f"the header {HEADER} is not a length within the body")
     request = parse_json(body[:start])
@@ -160,7 +165,9 @@ def read_binary(body: bytes, length: str, limits: Limits) -> Any:
             continue
         if not isinstance(size, int) or not 0 <= size <= len(body) - start:
             raise ValueError("binary_data_size is not a size within the body")
-        most = 4 * limits.characters if given.get("name") == TEXT else 0  # bytes of a character in UTF-8
+        most = (
+            4 * limits.characters if given.get("name") == TEXT else 0
+        )  # bytes of a character in UTF-8
         given["data"] = _binary_strings(body, start, start + size, limits.rows, most)
         start += size
     if start != len(body):
@@ -189,8 +196,12 @@ def binary_response(answer: dict[str, Any], vectors: NDArray[np.float32]) -> Res
     (output,) = answer["outputs"]
     data = np.ascontiguousarray(vectors, "<f4").tobytes()
     described = {key: value for key, value in output.items() if key != "data"}
-    text = json.dumps({**answer, "outputs": [{**described, "parameters": {"binary_data_size": len(data)}}]}).encode()
-    return Response(text + data, media_type="application/octet-stream", headers={HEADER: str(len(text))})
+    text = json.dumps(
+        {**answer, "outputs": [{**described, "parameters": {"binary_data_size": len(data)}}]}
+    ).encode()
+    return Response(
+        text + data, media_type="application/octet-stream", headers={HEADER: str(len(text))}
+    )
 
 
 class InferenceRoute(JSONRoute):
@@ -204,7 +215,11 @@ class InferenceRoute(JSONRoute):
         if length is not None or "content-type" not in request.headers:
             others = [entry for entry in request.scope["headers"] if entry[0] != b"content-type"]
             request.scope["headers"] = [*others, (b"content-type", b"application/json")]
-        return parse_json if length is None else partial(read_binary, length=length, limits=self.limits)
+        return (
+            parse_json
+            if length is None
+            else partial(read_binary, length=length, limits=self.limits)
+        )
 
 
 def inference_router(handlers: Handlers) -> APIRouter:
@@ -234,7 +249,9 @@ def inference_router(handlers: Handlers) -> APIRouter:
             raise HTTPException(404, f"there is no such version; this service has {known}")
         return found
 
-    @router.get("/", include_in_schema=False)  # the protocol's OpenAPI has this path, its text the other
+    @router.get(
+        "/", include_in_schema=False
+    )  # the protocol's OpenAPI has this path, its text the other
     @router.get("")
     async def server() -> ServerMetadata:
         """Return name and version of the server."""
@@ -258,7 +275,9 @@ def inference_router(handlers: Handlers) -> APIRouter:
             "max_elements": MAX_ELEMENTS, "max_depth": MAX_DEPTH, "max_rows": handlers.settings.limits.rows,
             "max_body_bytes": handlers.settings.limits.image_bytes,
         }  # fmt: skip
-        return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits)
+        return ModelMetadata(
+            MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits
+        )
 
     @router.get("/models/{model}/ready")
     async def model_ready(model: str) -> ModelReady:
@@ -278,7 +297,9 @@ def inference_router(handlers: Handlers) -> APIRouter:
         return await embeddings(find(model), body)
 
     @router.post("/models/{model}/versions/{version}/infer", response_model_exclude_none=True)
-    async def infer_by_version(model: str, version: str, body: InferenceRequest) -> InferenceResponse:
+    async def infer_by_version(
+        model: str, version: str, body: InferenceRequest
+    ) -> InferenceResponse:
         """Return the embeddings by a version."""
         return await embeddings(find(model, version), body)
 
@@ -291,7 +312,9 @@ def inference_router(handlers: Handlers) -> APIRouter:
             parts = [await loaded.embed(strings)]
         else:
             if not found.accepts_images:
-                raise HTTPException(409, "this model reads published features, not image files: send text")
+                raise HTTPException(
+                    409, "this model reads published features, not image files: send text"
+                )
             parts, total = [], 0
             for part in chunks(list(enumerate(strings)), IMAGES):
                 pixels = []
@@ -339,7 +362,9 @@ def _strings(body: InferenceRequest) -> list[str]:
     data = [value for row in given.data for value in ([row] if isinstance(row, str) else row)]
     shaped = given.shape[1:] in ([], [1]) and given.shape[0] == len(data) == len(given.data)
     if given.datatype != "BYTES" or not shaped:
-        raise HTTPException(400, f"{given.name}: expected n strings of datatype BYTES and shape [n] or [n, 1]")
+        raise HTTPException(
+            400, f"{given.name}: expected n strings of datatype BYTES and shape [n] or [n, 1]"
+        )
     if not data:
         raise HTTPException(400, f"{given.name} is empty")
     return data

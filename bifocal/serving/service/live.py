@@ -146,7 +146,9 @@ class LoadedModel:
         """Return the vectors (B, d) of the B sentences of a request."""
         if cost(sentences) > SHORT_COST:
             encode = self.model.embedder.embed_sentences
-            return np.concatenate([await self.threads.others.run(encode, part) for part in batches(sentences)])
+            return np.concatenate(
+                [await self.threads.others.run(encode, part) for part in batches(sentences)]
+            )
         future: asyncio.Future[NDArray[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((list(sentences), future, client_of_request.get()))
         if self._task is None:
@@ -183,8 +185,12 @@ class LoadedModel:
         self._waiting = [entry for number, entry in enumerate(self._waiting) if number not in batch]
         return taken
 
-    async def _answer(self, batch: Sequence[tuple[list[str], asyncio.Future[NDArray[Any]], str]]) -> None:
-        different = list(dict.fromkeys(sentence for sentences, *_ in batch for sentence in sentences))
+    async def _answer(
+        self, batch: Sequence[tuple[list[str], asyncio.Future[NDArray[Any]], str]]
+    ) -> None:
+        different = list(
+            dict.fromkeys(sentence for sentences, *_ in batch for sentence in sentences)
+        )
         vectors = await asyncio.get_running_loop().run_in_executor(
             self.threads.searches.executor, self.model.embedder.embed_sentences, different
         )
@@ -216,9 +222,18 @@ class Reloader:
     """The model in use; a reversible source keeps the previous one in memory, to roll back without loading."""
 
     def __init__(
-        self, source: ModelSource, threads: Threads, deletions: Deletions, on_swap: Callable[["SearchModel"], None]
+        self,
+        source: ModelSource,
+        threads: Threads,
+        deletions: Deletions,
+        on_swap: Callable[["SearchModel"], None],
     ) -> None:
-        self.source, self.threads, self.deletions, self.on_swap = source, threads, deletions, on_swap
+        self.source, self.threads, self.deletions, self.on_swap = (
+            source,
+            threads,
+            deletions,
+            on_swap,
+        )
         self.loaded: LoadedModel | None = None
         self.failure: str | None = None  # why the newest model or index is not in use
         self._logged: str | None = None  # error that is in the log
@@ -236,14 +251,18 @@ class Reloader:
             if self._previous is not None and self._previous[0] == key:
                 loaded = self._previous[1]
             else:
-                loaded = LoadedModel(await loop.run_in_executor(None, self._load, key), self.threads)
+                loaded = LoadedModel(
+                    await loop.run_in_executor(None, self._load, key), self.threads
+                )
         except NoModel as reason:
             if self.failure != str(reason):
                 logger.info("no model in use", extra={"fields": {"reason": str(reason)}})
             self.loaded = self._key = self._previous = None
             self.failure = str(reason)
             return
-        except Exception as error:  # any damage of the files: report it, and go on with the loaded model
+        except (
+            Exception
+        ) as error:  # any damage of the files: report it, and go on with the loaded model
             if self._logged != str(error):
                 logger.error("model or index not loaded", extra={"fields": {"reason": str(error)}})
             self._logged, self.failure = str(error), FAILED
@@ -253,8 +272,13 @@ class Reloader:
         self._key, self.failure, self._logged, self.loaded = key, None, None, loaded
         model = loaded.model
         self.on_swap(model)
-        asyncio.get_running_loop().run_in_executor(None, lambda: model.summary.languages)  # before the page asks
-        logger.info("model in use", extra={"fields": {"model": model.version.model, "items": len(model.index)}})
+        asyncio.get_running_loop().run_in_executor(
+            None, lambda: model.summary.languages
+        )  # before the page asks
+        logger.info(
+            "model in use",
+            extra={"fields": {"model": model.version.model, "items": len(model.index)}},
+        )
 
     def _load(self, key: str) -> "SearchModel":
         model = self.source.load()

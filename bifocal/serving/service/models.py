@@ -63,7 +63,11 @@ class SearchModel:
     """Search, heatmaps and items of one model and the index of its collection."""
 
     def __init__(
-        self, search: Search, embedder: Embedder, version: ModelVersion, pointer: Pointer | None = None
+        self,
+        search: Search,
+        embedder: Embedder,
+        version: ModelVersion,
+        pointer: Pointer | None = None,
     ) -> None:
         self.search, self.index, self.items = search, search.index, search.items
         self.embedder, self.version, self.pointer = embedder, version, pointer
@@ -110,7 +114,11 @@ class RunSource:
     reversible = False  # the times of its files are part of a key
 
     def __init__(
-        self, folder: Path, collection: Path | None = None, index: Path | None = None, images: Path | None = None
+        self,
+        folder: Path,
+        collection: Path | None = None,
+        index: Path | None = None,
+        images: Path | None = None,
     ) -> None:
         self.folder, self.images = folder, images
         self._collection, self._index = collection, index
@@ -128,7 +136,9 @@ class RunSource:
 
     def key(self) -> str:
         """Return the state of the files that a new model, collection or index replaces."""
-        return file_states([self.folder / ONNX, self.collection, *([] if self.index is None else [self.index])])
+        return file_states(
+            [self.folder / ONNX, self.collection, *([] if self.index is None else [self.index])]
+        )
 
     def load(self) -> SearchModel:
         """Return the model of the run with its collection."""

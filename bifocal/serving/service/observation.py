@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 logger = logging.getLogger("bifocal.requests")
-QUIET = ("/", "/page/{name}", "/api/v1/info", "/api/v1/thumbnail", "/healthz", "/readyz", "/metrics")
+QUIET = (
+    "/",
+    "/page/{name}",
+    "/api/v1/info",
+    "/api/v1/thumbnail",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+)
 """Routes whose answers a log on a terminal leaves out."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -43,7 +51,10 @@ class JSONFormatter(RedactingFormatter):
         entry |= getattr(record, "fields", {})
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        shown = {key: self._redact(value) if isinstance(value, str) else value for key, value in entry.items()}
+        shown = {
+            key: self._redact(value) if isinstance(value, str) else value
+            for key, value in entry.items()
+        }
         return json.dumps({"time": moment, **shown})
 
 
@@ -57,14 +68,18 @@ class TextFormatter(RedactingFormatter):
         if record.levelno >= logging.WARNING:
             parts.append(record.levelname.lower())
         if record.name == logger.name:
-            method, route, status, duration = (fields.pop(key) for key in ("method", "route", "status", "ms"))
+            method, route, status, duration = (
+                fields.pop(key) for key in ("method", "route", "status", "ms")
+            )
             parts.append(f"{method} {route} {status} {duration:.0f} ms")
         else:
             parts.append(record.getMessage())
         parts += [f"{key}={value}" for key, value in fields.items()]
         # A sentence of a client must not move the cursor, or start another line.
         line = printable(" ".join(parts))
-        return self._redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        return self._redact(
+            f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        )
 
 
 def is_news(record: logging.LogRecord) -> bool:
@@ -80,13 +95,25 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         labels = ("route", "status")
         self.requests = Histogram(
-            "bifocal_request_seconds", "Latency of requests", labels, buckets=SECONDS, registry=registry
+            "bifocal_request_seconds",
+            "Latency of requests",
+            labels,
+            buckets=SECONDS,
+            registry=registry,
         )
-        self.results = Histogram("bifocal_results", "Results of searches", buckets=COUNTS, registry=registry)
-        self.nothing_found = Counter("bifocal_nothing_found", "First pages that found nothing", registry=registry)
-        self.active = Gauge("bifocal_active_requests", "Requests that are being answered", registry=registry)
+        self.results = Histogram(
+            "bifocal_results", "Results of searches", buckets=COUNTS, registry=registry
+        )
+        self.nothing_found = Counter(
+            "bifocal_nothing_found", "First pages that found nothing", registry=registry
+        )
+        self.active = Gauge(
+            "bifocal_active_requests", "Requests that are being answered", registry=registry
+        )
         self.items = Gauge("bifocal_items", "Items that are searched", registry=registry)
-        self.swaps = Counter("bifocal_swaps", "Models with their index that came into use", registry=registry)
+        self.swaps = Counter(
+            "bifocal_swaps", "Models with their index that came into use", registry=registry
+        )
         self.model = Info("bifocal_model", "Model in use", registry=registry)
 
     def use(self, model: str, sha256: str, items: int) -> None:
@@ -96,7 +123,9 @@ class Metrics:
         self.model.info({"model": model, "sha256": sha256})
 
 
-def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float) -> None:
+def log_request(
+    metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float
+) -> None:
     """Count a request, and log it with the ``log`` of its route in ``state``; ``route`` is a template of the path."""
     seconds = time.perf_counter() - start
     metrics.requests.labels(route, str(status)).observe(seconds)
@@ -123,7 +152,9 @@ def add_traces(app: "FastAPI", processor: Any = None) -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise ValueError(f"{ENDPOINTS[0]}: traces need packages, pip install 'bifocal-vse[traces]'") from error
+        raise ValueError(
+            f"{ENDPOINTS[0]}: traces need packages, pip install 'bifocal-vse[traces]'"
+        ) from error
     name = os.environ.get("OTEL_SERVICE_NAME") or "bifocal"
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))

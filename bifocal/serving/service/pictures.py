@@ -13,7 +13,13 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.images import LargeImageError, UnsupportedImageError, max_pixels, open_header, open_image
+from bifocal.onnx.images import (
+    LargeImageError,
+    UnsupportedImageError,
+    max_pixels,
+    open_header,
+    open_image,
+)
 from bifocal.serving.service.turns import Turns
 
 SIDES = (256, 512, 1024)
@@ -51,18 +57,30 @@ class Decoders:
             try:
                 await self.start()
                 async with asyncio.timeout(self.seconds or None):
-                    return await to_process.run_sync(decode, *arguments, cancellable=True, limiter=self._limiter)
+                    return await to_process.run_sync(
+                        decode, *arguments, cancellable=True, limiter=self._limiter
+                    )
             except TimeoutError as error:
-                raise HTTPException(413, f"the image was not decoded within {self.seconds:g} s") from error
+                raise HTTPException(
+                    413, f"the image was not decoded within {self.seconds:g} s"
+                ) from error
             except BrokenWorkerProcess as error:
-                raise HTTPException(400, "the image cannot be decoded: its decoder failed") from error
+                raise HTTPException(
+                    400, "the image cannot be decoded: its decoder failed"
+                ) from error
             except ValueError as error:
                 raise refusal(error) from error
 
 
 def refusal(error: ValueError) -> HTTPException:
     """Return the answer to an image file that is not accepted: 413 above a limit, 415 of another format, else 400."""
-    status = 413 if isinstance(error, LargeImageError) else 415 if isinstance(error, UnsupportedImageError) else 400
+    status = (
+        413
+        if isinstance(error, LargeImageError)
+        else 415
+        if isinstance(error, UnsupportedImageError)
+        else 400
+    )
     return HTTPException(status, str(error)[:1000])
 
 
@@ -79,7 +97,9 @@ def limit_process(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory + pages * resource.getpagesize(),) * 2)
     if hasattr(os, "nice"):  # Windows has none
         os.nice(NICENESS)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries of formats write warnings, and the log is JSON
+    os.dup2(
+        os.open(os.devnull, os.O_WRONLY), 2
+    )  # libraries of formats write warnings, and the log is JSON
     _limited = True
 
 
@@ -102,7 +122,9 @@ class ThumbnailCache:
             changed = (await asyncio.to_thread(file.stat)).st_mtime_ns
         except OSError as error:
             self.drop(item_id)
-            raise HTTPException(404, f"this machine does not have the image: {error.strerror}") from error
+            raise HTTPException(
+                404, f"this machine does not have the image: {error.strerror}"
+            ) from error
         state, kept = self._kept.get((item_id, side), (None, b""))
         if state == changed:
             self._kept.move_to_end((item_id, side))
@@ -144,7 +166,9 @@ def thumbnail(file: Path, side: int) -> bytes:
     try:
         small_picture(file, side).save(buffer, "JPEG", quality=QUALITY)
     except ValueError as error:
-        raise ValueError(str(error).replace(str(file), file.name)) from error  # a client may not know the folder
+        raise ValueError(
+            str(error).replace(str(file), file.name)
+        ) from error  # a client may not know the folder
     return buffer.getvalue()
 
 
@@ -152,4 +176,6 @@ def small_picture(file: Path, side: int) -> Image.Image:
     """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without any metadata."""
     image = open_image(file, max_pixels(), side)
     image.thumbnail((side, side))
-    return Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file
+    return Image.fromarray(
+        np.asarray(image)
+    )  # Pillow would copy the metadata of a decoded image to the new file

@@ -22,18 +22,28 @@ class Settings:
     max_uploads: int = 16  # image files at a time: each is held in memory
     max_requests_of_address: int = 256  # at a time
     max_uploads_of_address: int = 8
-    requests_per_second: float = 0.0  # of a key, or of an address without a valid one; 0 means no limit
-    body_seconds: float = 20.0  # in which the body of a request arrives, and a part of an answer is taken
+    requests_per_second: float = (
+        0.0  # of a key, or of an address without a valid one; 0 means no limit
+    )
+    body_seconds: float = (
+        20.0  # in which the body of a request arrives, and a part of an answer is taken
+    )
     api_keys: frozenset[str] = frozenset()  # empty if the service needs no key
     admin_key: str | None = None  # may delete items; None if nobody may
     origins: tuple[str, ...] = ()  # web origins whose pages may call the service
     hosts: tuple[str, ...] = ("*",)  # accepted values of the header Host without the port
-    addresses: bool = False  # whether the header Host may be any IP address: no other site has a name for it
+    addresses: bool = (
+        False  # whether the header Host may be any IP address: no other site has a name for it
+    )
     log_queries: bool = False
-    open_metrics: bool = False  # whether /metrics needs no key: it names models, and has no query and no item
+    open_metrics: bool = (
+        False  # whether /metrics needs no key: it names models, and has no query and no item
+    )
     originals: bool = False  # send image files as they are: their EXIF data may name a place
     threads: int = 2  # requests that are computed at a time
-    decoders: int = 1  # processes that decode files of clients, and as many for images of the collection
+    decoders: int = (
+        1  # processes that decode files of clients, and as many for images of the collection
+    )
 
 
 def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | None]:

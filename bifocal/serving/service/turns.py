@@ -24,8 +24,12 @@ class Turns:
         initializer: is called in each thread.
     """
 
-    def __init__(self, slots: int, of_client: int = 0, initializer: Callable[[], None] | None = None) -> None:
-        self.executor = ThreadPoolExecutor(slots + 1, "bifocal", initializer)  # a batch of all clients has no slot
+    def __init__(
+        self, slots: int, of_client: int = 0, initializer: Callable[[], None] | None = None
+    ) -> None:
+        self.executor = ThreadPoolExecutor(
+            slots + 1, "bifocal", initializer
+        )  # a batch of all clients has no slot
         self._free, self._of_client = slots, of_client or slots
         self._taken: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -49,7 +53,9 @@ class Turns:
 
     def _grant(self) -> None:
         while self._free:
-            client = next((name for name in self._waiting if self._taken[name] < self._of_client), None)
+            client = next(
+                (name for name in self._waiting if self._taken[name] < self._of_client), None
+            )
             if client is None:
                 return
             waiting = self._waiting[client]
@@ -66,7 +72,9 @@ class Turns:
         """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
         async with self.turn():
             try:
-                return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
+                return await asyncio.get_running_loop().run_in_executor(
+                    self.executor, function, *arguments
+                )
             except ValueError as error:
                 raise HTTPException(400, str(error)[:1000]) from error
 

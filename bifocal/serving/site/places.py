@@ -40,7 +40,9 @@ def write_places(head: PointingHead, files: Sequence[Path | None], folder: Path)
             content = encode_image(read.cells, read.presence)
             (folder / f"{number}.bin").write_bytes(content)
             size, shapes = len(content), [classes.shape[:2] for classes in read.cells]
-    components = min(COMPONENTS, len(read.presence), sum(height * width for height, width in shapes))
+    components = min(
+        COMPONENTS, len(read.presence), sum(height * width for height, width in shapes)
+    )
     description = {name: getattr(head, name) for name in VALUES}
     description |= {
         "shapes": shapes, "classes": len(read.presence), "components": components, "side": SIDE, "blur": BLUR,

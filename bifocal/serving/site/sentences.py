@@ -12,7 +12,9 @@ from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.onnx.towers import TowerTokens, is_towers
 
 Description = dict[str, Any]
-STEMS = MappingProxyType({"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"})
+STEMS = MappingProxyType(
+    {"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"}
+)
 """Stems by Snowball 3, which differ from earlier versions."""
 TEMPLATE, PAIR, ROBERTA = "TemplateProcessing", "BertProcessing", "RobertaProcessing"
 
@@ -43,7 +45,10 @@ def describe_readers(onnx: Path) -> list[Description]:
 def _describe(folder: Path) -> list[Description]:
     name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["name"]
     if name == "Concatenated":
-        parts = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        parts = sorted(
+            (path for path in folder.iterdir() if path.name.isdigit()),
+            key=lambda path: int(path.name),
+        )
         return [description for part in parts for description in _describe(part)]
     if name not in DESCRIBED:
         raise NotInBrowsers(name, "has no implementation for browsers")
@@ -56,7 +61,10 @@ def _terms(folder: Path, name: str) -> Description:
         raise NotInBrowsers(name, "uses lemmas of WordNet")
     if vectorizer.language != "english":
         raise NotInBrowsers(name, f"uses stems of the language {vectorizer.language}")
-    if any(word not in vectorizer.removed and vectorizer.forms([word]) != [stem] for word, stem in STEMS.items()):
+    if any(
+        word not in vectorizer.removed and vectorizer.forms([word]) != [stem]
+        for word, stem in STEMS.items()
+    ):
         raise NotInBrowsers(name, "uses an older stemmer: pip install 'snowballstemmer>=3'")
     return {
         "kind": "terms",
@@ -71,12 +79,22 @@ def describe_subwords(folder: Path, name: str) -> Description:
     """Return the description of a folder's WordPiece tokenizer; ``name`` is for the error."""
     content = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
     model, normalizer = content["model"], content["normalizer"] or {}
-    parts = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "post_processor", "model")]
+    parts = [
+        (content[part] or {}).get("type")
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "model")
+    ]
     processor = PAIR if parts[2] == PAIR else TEMPLATE
-    if parts != ["BertNormalizer", "BertPreTokenizer", processor, "WordPiece"] or not normalizer["clean_text"]:
-        raise NotInBrowsers(name, f"has a tokenizer of other parts than BERT's: {', '.join(map(str, parts))}")
+    if (
+        parts != ["BertNormalizer", "BertPreTokenizer", processor, "WordPiece"]
+        or not normalizer["clean_text"]
+    ):
+        raise NotInBrowsers(
+            name, f"has a tokenizer of other parts than BERT's: {', '.join(map(str, parts))}"
+        )
     added = content["added_tokens"]
-    if any(token[key] for token in added for key in ("single_word", "lstrip", "rstrip", "normalized")):
+    if any(
+        token[key] for token in added for key in ("single_word", "lstrip", "rstrip", "normalized")
+    ):
         raise NotInBrowsers(name, "has added tokens that are not matched as they are")
     truncation = content["truncation"]
     if truncation is None or truncation["direction"] != "Right":
@@ -93,7 +111,9 @@ def describe_subwords(folder: Path, name: str) -> Description:
         "after": after,
         "max_tokens": truncation["max_length"],
         "lower": normalizer["lowercase"],
-        "accents": normalizer["lowercase"] if normalizer["strip_accents"] is None else normalizer["strip_accents"],
+        "accents": normalizer["lowercase"]
+        if normalizer["strip_accents"] is None
+        else normalizer["strip_accents"],
         "chinese": normalizer["handle_chinese_chars"],
     }
 
@@ -103,11 +123,18 @@ def _describe_tokens(tokens: TowerTokens) -> Description:
     content = json.loads(tokens.tokenizer.tokenizer.to_str())
     model, normalizer = content["model"], content["normalizer"] or {}
     steps = [step["type"] for step in normalizer.get("normalizers", [])]
-    if model["type"] != "BPE" or model.get("end_of_word_suffix") != "</w>" or steps[-1:] != ["Lowercase"]:
+    if (
+        model["type"] != "BPE"
+        or model.get("end_of_word_suffix") != "</w>"
+        or steps[-1:] != ["Lowercase"]
+    ):
         raise NotInBrowsers(
-            "of the encoder's text tower", f"has a tokenizer of other parts than CLIP's: {model['type']}"
+            "of the encoder's text tower",
+            f"has a tokenizer of other parts than CLIP's: {model['type']}",
         )
-    (split,) = (step for step in content["pre_tokenizer"]["pretokenizers"] if step["type"] == "Split")
+    (split,) = (
+        step for step in content["pre_tokenizer"]["pretokenizers"] if step["type"] == "Split"
+    )
     before, after = _template(content["post_processor"])
     return {
         "kind": "tokens",

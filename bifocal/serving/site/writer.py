@@ -20,7 +20,12 @@ from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.towers import graph_file
 from bifocal.progress import track
 from bifocal.serving.service.models import SearchModel
-from bifocal.serving.site.contents import site_thumbnail, write_collection, write_json, write_vectors
+from bifocal.serving.site.contents import (
+    site_thumbnail,
+    write_collection,
+    write_json,
+    write_vectors,
+)
 from bifocal.serving.site.npm import vendored_files
 from bifocal.serving.site.places import write_places
 from bifocal.serving.site.sentences import describe_readers
@@ -51,7 +56,9 @@ class SiteReport:
     place_bytes: int
 
 
-def write_site(model: SearchModel, graphs: Path, destination: Path, places: bool = True) -> SiteReport:
+def write_site(
+    model: SearchModel, graphs: Path, destination: Path, places: bool = True
+) -> SiteReport:
     """Write the search page of a model as a folder for any web server.
 
     Args:
@@ -75,7 +82,8 @@ def write_site(model: SearchModel, graphs: Path, destination: Path, places: bool
         place_bytes = 0
         if head is not None and any(pictures):
             files = [
-                model.items.file(row) if known else None for row, known in zip(rows.tolist(), pictures, strict=True)
+                model.items.file(row) if known else None
+                for row, known in zip(rows.tolist(), pictures, strict=True)
             ]
             place_bytes = write_places(head, files, data / PLACES)
         write_collection(model, rows, pictures, data, place_bytes > 0)
@@ -107,7 +115,9 @@ def _write_page(folder: Path) -> None:
 def _write_graph(model: SearchModel, graphs: Path, rows: NDArray[np.int64], file: Path) -> float:
     """Write the text encoder with weights of int8; return its lowest cosine with the model."""
     quantize_weights(graph_file(graphs, GRAPH), file)
-    captions = [text for row in rows[: 10 * SENTENCES].tolist() for text in model.items.captions(row)[:1]]
+    captions = [
+        text for row in rows[: 10 * SENTENCES].tolist() for text in model.items.captions(row)[:1]
+    ]
     sentences = captions[:SENTENCES]
     if not sentences:
         return 1.0
@@ -116,7 +126,9 @@ def _write_graph(model: SearchModel, graphs: Path, rows: NDArray[np.int64], file
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
     cosine = float(((vectors * expected).sum(axis=1) / norms).min())
     if cosine < MIN_COSINE:
-        raise ValueError(f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least {MIN_COSINE}")
+        raise ValueError(
+            f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least {MIN_COSINE}"
+        )
     return cosine
 
 
@@ -132,18 +144,26 @@ def _write_thumbnails(model: SearchModel, rows: NDArray[np.int64], folder: Path)
             thumbnail = site_thumbnail(file)
         except (OSError, ValueError):
             return False
-        (folder / f"{number}.webp").write_bytes(thumbnail)  # a full disk is an error of the copy, not of the image
+        (folder / f"{number}.webp").write_bytes(
+            thumbnail
+        )  # a full disk is an error of the copy, not of the image
         return True
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        return list(track(executor.map(write, range(len(rows))), "write thumbnails", total=len(rows)))
+        return list(
+            track(executor.map(write, range(len(rows))), "write thumbnails", total=len(rows))
+        )
 
 
 def _digest(folder: Path) -> str:
     """Return a hash of the files of a folder: browsers keep files by their addresses, so new data has a new one."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+        digest.update(
+            file.relative_to(folder).as_posix().encode()
+            + b"\0"
+            + hashlib.sha256(file.read_bytes()).digest()
+        )
     return digest.hexdigest()[:16]
 
 
@@ -158,7 +178,9 @@ def _scaled_axes(graph: onnx.GraphProto) -> dict[str, int]:
     """Return the large weights, and the axis of each whose indices have a scale of their own."""
     axes: dict[str, int] = {}
     for node in graph.node:
-        rows = node.op_type in ("Gather", "Conv") or any(item.name == "transB" and item.i for item in node.attribute)
+        rows = node.op_type in ("Gather", "Conv") or any(
+            item.name == "transB" and item.i for item in node.attribute
+        )
         for name in node.input:
             axes[name] = 0 if rows else 1 if node.op_type in RECURRENT else axes.get(name, -1)
     return {

@@ -30,16 +30,25 @@ def tower_tokenizer(tokenizer: Any, context_length: int) -> "Tokenizer | None":
             normalizers.Replace("_", " "), normalizers.Replace(Regex(f"[{marks}]"), ""), normalizers.Lowercase(),
             *steps,
         ]  # fmt: skip
-    fast.normalizer = normalizers.Sequence([*steps, *([fast.normalizer] if fast.normalizer else [])])
+    fast.normalizer = normalizers.Sequence(
+        [*steps, *([fast.normalizer] if fast.normalizer else [])]
+    )
     fast.enable_truncation(context_length)
-    fast.enable_padding(length=context_length, pad_id=published.pad_token_id, pad_token=published.pad_token)
+    fast.enable_padding(
+        length=context_length, pad_id=published.pad_token_id, pad_token=published.pad_token
+    )
     return fast
 
 
 def is_published(tokenizer: Any) -> bool:
     """Return whether a tokenizer of open_clip only cleans the text of a published, fast one, and pads its ids."""
-    clean, own = getattr(getattr(tokenizer, "clean_fn", None), "__name__", ""), getattr(tokenizer, "tokenizer", None)
-    changed = getattr(tokenizer, "tokenizer_mode", "") or getattr(tokenizer, "strip_sep_token", False)
+    clean, own = (
+        getattr(getattr(tokenizer, "clean_fn", None), "__name__", ""),
+        getattr(tokenizer, "tokenizer", None),
+    )
+    changed = getattr(tokenizer, "tokenizer_mode", "") or getattr(
+        tokenizer, "strip_sep_token", False
+    )
     return clean in CLEANED and not changed and getattr(own, "backend_tokenizer", None) is not None
 
 
@@ -49,25 +58,44 @@ def clip_tokenizer(simple: Any, context_length: int) -> "Tokenizer | None":
     Unlike open_clip, it straightens quotes but does not repair wrongly decoded text and HTML entities.
     """
     merges = getattr(simple, "bpe_ranks", None)
-    if merges is None or simple.reduction_fn is not None or getattr(simple.clean_fn, "__name__", "") != "_clean_lower":
+    if (
+        merges is None
+        or simple.reduction_fn is not None
+        or getattr(simple.clean_fn, "__name__", "") != "_clean_lower"
+    ):
         return None
-    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+    )
 
     start, end = simple.sot_token_id, simple.eot_token_id
     names = {number: name for name, number in simple.encoder.items()}
     ordered = sorted((merge for merge in merges if len(merge) == 2), key=merges.get)
-    tokenizer = Tokenizer(models.BPE(simple.encoder, ordered, end_of_word_suffix="</w>", fuse_unk=False))
+    tokenizer = Tokenizer(
+        models.BPE(simple.encoder, ordered, end_of_word_suffix="</w>", fuse_unk=False)
+    )
     straight = [normalizers.Replace(curly, quote) for curly, quote in QUOTES.items()]
     spaces = normalizers.Replace(Regex(r"\s+"), " ")
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *straight, spaces, normalizers.Lowercase()])
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), *straight, spaces, normalizers.Lowercase()]
+    )
     special = "|".join(re.escape(names[number]) for number in (start, end))
     split = pre_tokenizers.Split(Regex(f"{special}|{WORDS}"), "removed", invert=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    tokenizer.add_special_tokens([AddedToken(names[number], normalized=False) for number in (start, end)])
+    tokenizer.add_special_tokens(
+        [AddedToken(names[number], normalized=False) for number in (start, end)]
+    )
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{names[start]} $A {names[end]}", special_tokens=[(names[start], start), (names[end], end)]
+        single=f"{names[start]} $A {names[end]}",
+        special_tokens=[(names[start], start), (names[end], end)],
     )
     tokenizer.enable_truncation(context_length)
     return tokenizer

@@ -22,7 +22,13 @@ MAX_TOKENS = 512
 """Longest input of a network whose files give no limit."""
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Networks whose first position follows the id of the padding."""
-NOT_OF_THE_NETWORK = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+NOT_OF_THE_NETWORK = (
+    "_name_or_path",
+    "architectures",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+)
 """Names in ``config.json`` that do not describe the network."""
 EXCLUDED = (".", "onnx", "openvino")
 """Beginnings of the names of folders with other copies of the weights."""
@@ -44,7 +50,9 @@ class TransformerFolder:
 
     root: Path
     transformer: Path  # folder of ``config.json`` and of the weights; the root itself, or below it
-    poolings: tuple[str, ...]  # names in ``POOLINGS``; a folder without ``modules.json`` has the mean of the tokens
+    poolings: tuple[
+        str, ...
+    ]  # names in ``POOLINGS``; a folder without ``modules.json`` has the mean of the tokens
     layers: tuple[DenseLayer | None, ...]  # after the pooling; None divides a vector by its norm
     max_tokens: int  # special tokens included
 
@@ -52,7 +60,9 @@ class TransformerFolder:
     def read(cls, path: Path) -> "TransformerFolder":
         """Read the small files of a folder."""
         entries = json.loads((path / MODULES).read_text()) if (path / MODULES).is_file() else []
-        modules = [(str(entry["type"]).rpartition(".")[2], path / entry["path"]) for entry in entries]
+        modules = [
+            (str(entry["type"]).rpartition(".")[2], path / entry["path"]) for entry in entries
+        ]
         transformer = next((folder for kind, folder in modules if kind == "Transformer"), path)
         for name in (CONFIG, TOKENIZER, WEIGHTS):
             if not any(transformer.glob(name)):
@@ -93,7 +103,14 @@ class TransformerFolder:
     def identity(self) -> str:
         """Return what the vectors depend on besides the tokens: network, poolings, layers and digests of weights."""
         weights = [file_digest(file) for file in sorted(self.root.rglob("*.safetensors"))]
-        return repr((self.config, self.poolings, [layer and layer.activation for layer in self.layers], weights))
+        return repr(
+            (
+                self.config,
+                self.poolings,
+                [layer and layer.activation for layer in self.layers],
+                weights,
+            )
+        )
 
     def parameters(self) -> int:
         """Return the number of weights, by the headers of their files."""
@@ -106,7 +123,12 @@ class TransformerFolder:
         for path in sorted(self.root.rglob("*")):
             name = path.relative_to(self.root)
             wanted = path.suffix == ".json" or path.match(WEIGHTS)
-            if path.is_file() and wanted and len(name.parts) <= 2 and not name.parts[0].startswith(EXCLUDED):
+            if (
+                path.is_file()
+                and wanted
+                and len(name.parts) <= 2
+                and not name.parts[0].startswith(EXCLUDED)
+            ):
                 (target / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target / name)
 
@@ -121,8 +143,15 @@ def _poolings(file: Path) -> tuple[str, ...]:
     config: dict[str, Any] = json.loads(file.read_text())
     if "pooling_mode" in config:  # sentence-transformers 5.4 and later
         modes = config["pooling_mode"]
-        names = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len": POOLINGS[3]}
-        chosen = tuple(names.get(mode, mode) for mode in ([modes] if isinstance(modes, str) else modes))
+        names = {
+            "cls": "cls_token",
+            "max": "max_tokens",
+            "mean": "mean_tokens",
+            "mean_sqrt_len": POOLINGS[3],
+        }
+        chosen = tuple(
+            names.get(mode, mode) for mode in ([modes] if isinstance(modes, str) else modes)
+        )
     else:
         chosen = tuple(name for name in POOLINGS if config.get(f"pooling_mode_{name}"))
     unknown = [
@@ -130,7 +159,9 @@ def _poolings(file: Path) -> tuple[str, ...]:
         *(["weightedmean"] if config.get("pooling_mode_weightedmean_tokens") else []),
     ]
     if unknown or not chosen:
-        raise ValueError(f"{file} has the pooling {', '.join(unknown) or 'none'}; supported are {', '.join(POOLINGS)}")
+        raise ValueError(
+            f"{file} has the pooling {', '.join(unknown) or 'none'}; supported are {', '.join(POOLINGS)}"
+        )
     return chosen
 
 
@@ -159,7 +190,9 @@ def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder
     try:
         folder = download(str(model), FILES, EXCLUDED_FILES)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}. Set path to a folder with them, in place of model") from error
+        raise FileNotFoundError(
+            f"{error}. Set path to a folder with them, in place of model"
+        ) from error
     return TransformerFolder.read(folder)
 
 

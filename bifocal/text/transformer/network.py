@@ -20,7 +20,9 @@ from bifocal.progress import track
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
 
 Vectors = NDArray[np.float64]
-MISSING = "text by a transformer needs the package transformers: pip install 'bifocal-vse[transformers]'"
+MISSING = (
+    "text by a transformer needs the package transformers: pip install 'bifocal-vse[transformers]'"
+)
 
 
 class Transformer(nn.Module):
@@ -44,7 +46,11 @@ class Transformer(nn.Module):
         """Return a network with random weights from the content of a ``config.json``."""
         library = transformers_library()
         arguments = {name: value for name, value in config.items() if name != "model_type"}
-        return cls(library.AutoModel.from_config(library.AutoConfig.for_model(config["model_type"], **arguments)))
+        return cls(
+            library.AutoModel.from_config(
+                library.AutoConfig.for_model(config["model_type"], **arguments)
+            )
+        )
 
     @property
     def blocks(self) -> nn.ModuleList:
@@ -63,7 +69,9 @@ def published_network(folder: Path) -> Any:
     """Return the network of the library transformers with all its published weights, as float32."""
     library = transformers_library()
     library.utils.logging.disable_progress_bar()
-    return library.AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True)
+    return library.AutoModel.from_pretrained(
+        folder, dtype=torch.float32, local_files_only=True, use_safetensors=True
+    )
 
 
 def transformers_library() -> Any:
@@ -78,7 +86,9 @@ def transformers_library() -> Any:
 class SentenceTower(nn.Module):
     """Sentence-BERT: transformer, poolings, layers of vectors; ids (B, T), lengths (B,) -> (B, K)."""
 
-    def __init__(self, transformer: Transformer, poolings: Sequence[str], layers: nn.Sequential) -> None:
+    def __init__(
+        self, transformer: Transformer, poolings: Sequence[str], layers: nn.Sequential
+    ) -> None:
         super().__init__()
         self.transformer, self.poolings, self.layers = transformer, tuple(poolings), layers
 
@@ -104,7 +114,9 @@ class SentenceTower(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         states = self.transformer(ids, lengths)[-1]
         mask = inside(ids, lengths)
-        vectors: Tensor = self.layers(torch.cat([pool(name, states, mask) for name in self.poolings], dim=1))
+        vectors: Tensor = self.layers(
+            torch.cat([pool(name, states, mask) for name in self.poolings], dim=1)
+        )
         return vectors
 
 
@@ -114,13 +126,22 @@ class TokenStates(nn.Module):
     Layer 0 is the embedding, -1 the last. States are rounded to float16, as in the text store, and zero after the end.
     """
 
-    def __init__(self, transformer: Transformer, layers: Sequence[int], before: int, after: int) -> None:
+    def __init__(
+        self, transformer: Transformer, layers: Sequence[int], before: int, after: int
+    ) -> None:
         super().__init__()
         count = transformer.layers
         unknown = [layer for layer in layers if not -count - 1 <= layer <= count]
         if unknown:
-            raise ValueError(f"the transformer has no layer {unknown[0]}: give numbers from {-count - 1} to {count}")
-        self.transformer, self.layers, self.before, self.after = transformer, tuple(layers), before, after
+            raise ValueError(
+                f"the transformer has no layer {unknown[0]}: give numbers from {-count - 1} to {count}"
+            )
+        self.transformer, self.layers, self.before, self.after = (
+            transformer,
+            tuple(layers),
+            before,
+            after,
+        )
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         states = self.transformer(ids, lengths)
@@ -146,10 +167,14 @@ def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
         last = mask & ~torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], dim=1)
         return (states * last[:, :, None]).sum(dim=1)
     count = weights.sum(dim=1)
-    return (states * weights).sum(dim=1) / (count.sqrt() if name == "mean_sqrt_len_tokens" else count)
+    return (states * weights).sum(dim=1) / (
+        count.sqrt() if name == "mean_sqrt_len_tokens" else count
+    )
 
 
-def token_vectors(folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024) -> Vectors:
+def token_vectors(
+    folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024
+) -> Vectors:
     """Return a vector (V, K) for each token: mean of the last states with special tokens (Model2Vec, 2024)."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     transformer = Transformer.load(folder.transformer).to(device)
@@ -158,7 +183,10 @@ def token_vectors(folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_
     with torch.inference_mode():
         for start in track(range(0, len(tokenizer), batch_size), "distill"):
             tokens = torch.arange(start, min(start + batch_size, len(tokenizer)))[:, None]
-            around = [torch.tensor(ids, dtype=torch.int64).expand(len(tokens), len(ids)) for ids in (before, after)]
+            around = [
+                torch.tensor(ids, dtype=torch.int64).expand(len(tokens), len(ids))
+                for ids in (before, after)
+            ]
             ids = torch.cat([around[0], tokens, around[1]], dim=1).to(device)
             states = transformer(ids, torch.full((len(ids),), ids.shape[1], device=device))[-1]
             means.append(states.mean(dim=1).double().cpu().numpy())
@@ -176,10 +204,14 @@ def sentence_vectors(encoder: TransformerFolder, texts: Sequence[str]) -> Tensor
 
 def _write_vectors(encoder: TransformerFolder, texts: Sequence[str], file: Path) -> None:
     tower = SentenceTower.load(encoder).to("cuda" if torch.cuda.is_available() else "cpu")
-    save_file({"vectors": normalize(tower.embed(encoder.tokenizer().encode(texts)[0]), dim=1)}, file)
+    save_file(
+        {"vectors": normalize(tower.embed(encoder.tokenizer().encode(texts)[0]), dim=1)}, file
+    )
 
 
-def batches_by_length(rows: Sequence[NDArray[np.int32]], batch_size: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+def batches_by_length(
+    rows: Sequence[NDArray[np.int32]], batch_size: int
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Yield numbers of rows, their ids (B, T) and lengths (B,); rows of similar length share a batch."""
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     for start in range(0, len(rows), batch_size):
@@ -202,7 +234,9 @@ def _modules(layer: DenseLayer | None) -> Iterator[nn.Module]:
     weights: dict[str, Tensor] = load_file(layer.folder / "model.safetensors")
     config = json.loads((layer.folder / CONFIG).read_text())
     linear = nn.Linear(config["in_features"], config["out_features"], bias="linear.bias" in weights)
-    linear.load_state_dict({name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()})
+    linear.load_state_dict(
+        {name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()}
+    )
     yield linear
     if layer.activation != "Identity":
         yield nn.Tanh() if layer.activation == "Tanh" else nn.ReLU()

@@ -16,7 +16,11 @@ MAX_TOKENS = 24
 
 
 def write_tiny_transformer(
-    sentences: Sequence[str], dim: int = 16, layers: int = 2, seed: int = 0, folder: Path | None = None
+    sentences: Sequence[str],
+    dim: int = 16,
+    layers: int = 2,
+    seed: int = 0,
+    folder: Path | None = None,
 ) -> Path:
     """Write a BERT of random weights and 2 heads, whose vocabulary is the sentences' words; return its folder."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -44,7 +48,10 @@ def write_tiny_transformer(
         BertModel(config).save_pretrained(folder)
     tokenizer.save(str(folder / TOKENIZER))
     modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    entries = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules.items()]
+    entries = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in modules.items()
+    ]
     (folder / MODULES).write_text(json.dumps(entries))
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / CONFIG).write_text(json.dumps({"pooling_mode_mean_tokens": True}))

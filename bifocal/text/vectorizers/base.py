@@ -27,7 +27,9 @@ class Vectorizer(Protocol):
     def format(self) -> TextFormat:
         """Format of the encoded captions; known after ``fit`` or ``load``."""
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Learn from the training captions and return metrics; an interrupted training resumes at ``checkpoints``."""
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
@@ -56,7 +58,9 @@ class FittedVectorizer:
 class CachedVectorizer(FittedVectorizer):
     """A fitted vectorizer that keeps encoded sentences in memory (6 kB per token of ELMo), for repeated use."""
 
-    _encoded: dict[str, tuple[Array, Array | None]] = field(default_factory=dict, init=False, repr=False)
+    _encoded: dict[str, tuple[Array, Array | None]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def vectorize(self, sentences: Sequence[str]) -> TextBatch:
         """Return the same batch as ``FittedVectorizer``."""
@@ -70,7 +74,9 @@ class CachedVectorizer(FittedVectorizer):
         return collate(self.vectorizer.format, [values for values, _ in rows], positions or None)
 
 
-def training_documents(vectorizer: Vectorizer, image_ids: Sequence[str], captions: Sequence[str]) -> list[str]:
+def training_documents(
+    vectorizer: Vectorizer, image_ids: Sequence[str], captions: Sequence[str]
+) -> list[str]:
     """Return the texts that ``fit`` of this vectorizer takes: the captions, or the joined captions of each image."""
     if getattr(vectorizer, "documents", "captions") == "captions":
         return list(captions)
@@ -125,7 +131,13 @@ def vectorizer_digest(directory: Path) -> str:
     digest = sha256()
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)
-        if path.is_file() and str(name) not in (CAPTIONS, *ARTIFACT_FILES) and name.parts[0] != CHECKPOINTS:
+        if (
+            path.is_file()
+            and str(name) not in (CAPTIONS, *ARTIFACT_FILES)
+            and name.parts[0] != CHECKPOINTS
+        ):
             with path.open("rb") as file:
-                digest.update(f"{name.as_posix()} {file_digest(file, 'sha256').hexdigest()}\n".encode())
+                digest.update(
+                    f"{name.as_posix()} {file_digest(file, 'sha256').hexdigest()}\n".encode()
+                )
     return digest.hexdigest()

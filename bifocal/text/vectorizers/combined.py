@@ -51,15 +51,22 @@ class Concatenated:
         sparse = any(part.name == "sparse" for part in formats)
         return TextFormat("sparse" if sparse else "vectors", sum(part.dim for part in formats))
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Fit each vectorizer; a metric has the number of its vectorizer before its name."""
         if len(self.vectorizers) < 2:
-            raise ValueError(f"Concatenated has {len(self.vectorizers)} vectorizers: give two or more")
+            raise ValueError(
+                f"Concatenated has {len(self.vectorizers)} vectorizers: give two or more"
+            )
         self.fitted_parts = list(self.vectorizers)
         metrics: dict[str, float] = {}
         for number, part in enumerate(self.fitted_parts):
             folder = None if checkpoints is None else checkpoints / str(number)
-            metrics |= {f"{number}.{name}": value for name, value in part.fit(captions, seed, folder).items()}
+            metrics |= {
+                f"{number}.{name}": value
+                for name, value in part.fit(captions, seed, folder).items()
+            }
             if part.format.name not in ("vectors", "sparse"):
                 raise ValueError(
                     f"{type(part).__name__} gives {part.format.name}, and Concatenated needs one vector per caption"
@@ -69,7 +76,9 @@ class Concatenated:
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the vectors of each caption, one after the other."""
         encoded = [part.transform(captions) for part in self.fitted_parts]
-        values = [np.concatenate(rows) for rows in zip(*(part.values for part in encoded), strict=True)]
+        values = [
+            np.concatenate(rows) for rows in zip(*(part.values for part in encoded), strict=True)
+        ]
         counts: Counter[str] = Counter()
         for part in encoded:
             counts.update(part.counts)
@@ -84,7 +93,9 @@ class Concatenated:
             for part, start, dim in zip(encoded, starts, dims, strict=True)
         ]
         return EncodedCaptions(
-            values, [np.concatenate(rows).astype(np.int32) for rows in zip(*columns, strict=True)], counts
+            values,
+            [np.concatenate(rows).astype(np.int32) for rows in zip(*columns, strict=True)],
+            counts,
         )
 
     def save(self, directory: Path) -> None:
@@ -95,7 +106,10 @@ class Concatenated:
             save_vectorizer(folder, part)
 
     def load(self, directory: Path) -> None:
-        folders = sorted((path for path in directory.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        folders = sorted(
+            (path for path in directory.iterdir() if path.name.isdigit()),
+            key=lambda path: int(path.name),
+        )
         self.fitted_parts = [load_vectorizer(folder).vectorizer for folder in folders]
 
 
@@ -122,7 +136,9 @@ class FromText:
     def format(self) -> TextFormat:
         return self.fitted.format
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Load the vectorizer; the captions are not used."""
         if self.path is None:
             raise ValueError("FromText needs path, the folder of a text")

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.onnx.text.captions import MAX_TOKENS, UNKNOWN, EncodedCaptions, TextFormat, ignored_arguments, tokenize
+from bifocal.onnx.text.captions import (
+    MAX_TOKENS,
+    UNKNOWN,
+    EncodedCaptions,
+    TextFormat,
+    ignored_arguments,
+    tokenize,
+)
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo import FILTERS, Elmo, ElmoOptions
 
@@ -63,21 +70,27 @@ class ElmoLayers:
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         if arguments.get("path") is not None:
-            yield from ignored_arguments(arguments, TRAINING_ARGUMENTS, "with path, which gives a trained network")
+            yield from ignored_arguments(
+                arguments, TRAINING_ARGUMENTS, "with path, which gives a trained network"
+            )
 
     @property
     def format(self) -> TextFormat:
         """Contextual vectors: the layer of the tokens and one layer per LSTM."""
         return TextFormat("contextual", self.elmo.dim, 1 + self.elmo.options.layers)
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Load the published network, or train one."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if self.path is not None:
             folder = Path(self.path)
             weights = sorted(folder.glob("*.hdf5"))
             if len(weights) != 1 or not (folder / "options.json").is_file():
-                raise FileNotFoundError(f"{folder} must contain options.json and one *.hdf5; it has {len(weights)}")
+                raise FileNotFoundError(
+                    f"{folder} must contain options.json and one *.hdf5; it has {len(weights)}"
+                )
             self.elmo = Elmo.load(folder / "options.json", weights[0]).to(device)
             return {}
         if self.train is None:
@@ -89,7 +102,9 @@ class ElmoLayers:
         counts = Counter(token for sentence in sentences for token in sentence)
         with torch.random.fork_rng(devices=[]), TemporaryDirectory() as temporary:
             torch.manual_seed(seed)
-            options = ElmoOptions(filters=self.filters, lstm_dim=self.lstm_dim, projection_dim=self.projection_dim)
+            options = ElmoOptions(
+                filters=self.filters, lstm_dim=self.lstm_dim, projection_dim=self.projection_dim
+            )
             self.elmo = Elmo(options).to(device)
             history = self.train(
                 self.elmo,

@@ -60,9 +60,14 @@ class OpenClipText:
         """Vectors with the dimension of the joint space."""
         return TextFormat("vectors", self.dim)
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Load the weights; the captions are not used."""
-        from bifocal.backbones.state import load_library_weights, load_weights_file  # import torch, which takes seconds
+        from bifocal.backbones.state import (
+            load_library_weights,
+            load_weights_file,
+        )  # import torch, which takes seconds
 
         self._build(self.model)
         if self.path is None:
@@ -73,8 +78,13 @@ class OpenClipText:
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         starts = range(0, len(captions), self.batch_size)
-        batches = [self.backbone.embed_sentences(captions[start : start + self.batch_size]) for start in starts]
-        return EncodedCaptions([vector for batch in batches for vector in batch.float().cpu().numpy()])
+        batches = [
+            self.backbone.embed_sentences(captions[start : start + self.batch_size])
+            for start in starts
+        ]
+        return EncodedCaptions(
+            [vector for batch in batches for vector in batch.float().cpu().numpy()]
+        )
 
     def save(self, directory: Path) -> None:
         """Write the tower, the digest of the weights, the tokenizer, and what describes a model in a folder."""
@@ -86,18 +96,28 @@ class OpenClipText:
         if tokenizer is not None:
             tokenizer.save(str(directory / TOKENIZER))
         if self.backbone.name.startswith(FOLDER):
-            shutil.copy(Path(self.backbone.name.removeprefix(FOLDER)) / DESCRIPTION, directory / TOWER)
+            shutil.copy(
+                Path(self.backbone.name.removeprefix(FOLDER)) / DESCRIPTION, directory / TOWER
+            )
             if hasattr(self.backbone.tokenizer, "save_pretrained"):
                 self.backbone.tokenizer.save_pretrained(str(directory / TOWER))
 
     def load(self, directory: Path) -> None:
         # The folder of the training may be on another machine.
-        self._build(f"{FOLDER}{directory / TOWER}" if (directory / TOWER / DESCRIPTION).is_file() else self.model)
+        self._build(
+            f"{FOLDER}{directory / TOWER}"
+            if (directory / TOWER / DESCRIPTION).is_file()
+            else self.model
+        )
         self.weights = load_config(directory / TOWER, "text tower")["weights"]
-        self.backbone.network.load_state_dict(load_file(directory / TOWER / "model.safetensors"), strict=False)
+        self.backbone.network.load_state_dict(
+            load_file(directory / TOWER / "model.safetensors"), strict=False
+        )
 
     def _build(self, model: str) -> None:
-        from bifocal.backbones.open_clip import OpenClipBackbone  # imports torch, which takes seconds
+        from bifocal.backbones.open_clip import (
+            OpenClipBackbone,
+        )  # imports torch, which takes seconds
 
         self.backbone = OpenClipBackbone(model, self.tag, self.model_arguments)
         self.dim = self.backbone.dim

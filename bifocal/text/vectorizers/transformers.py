@@ -11,7 +11,12 @@ import torch
 from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 from bifocal.text.transformer.folder import NETWORK, TransformerFolder, find_folder, one_source
-from bifocal.text.transformer.network import SentenceTower, TokenStates, Transformer, batches_by_length
+from bifocal.text.transformer.network import (
+    SentenceTower,
+    TokenStates,
+    Transformer,
+    batches_by_length,
+)
 
 
 @dataclass
@@ -27,7 +32,9 @@ class PretrainedTransformer:
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         yield from one_source(arguments)
 
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
         """Load the transformer; the captions are not used."""
         self._open(find_folder(self.model, self.path))
         return {"parameters": self.folder.parameters()}
@@ -155,7 +162,9 @@ class TransformerTokens(PretrainedTransformer):
         with torch.inference_mode():
             for numbers, values, lengths in batches_by_length(ids, self.batch_size):
                 states, words = self.states(values.to(device), lengths.to(device))
-                for number, row, length in zip(numbers, states.cpu().numpy(), words.tolist(), strict=True):
+                for number, row, length in zip(
+                    numbers, states.cpu().numpy(), words.tolist(), strict=True
+                ):
                     rows[number] = row[:, :length].astype(np.float16).ravel()
         return EncodedCaptions(rows, counts=counts)
 

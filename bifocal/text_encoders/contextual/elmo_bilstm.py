@@ -43,8 +43,12 @@ class ElmoBiLSTMEncoder(LayersTextEncoder):
         fully_connected: int = 2,
     ) -> None:
         super().__init__(input_dim, dim, layers)
-        self.forwards, self.backwards = (nn.LSTM(input_dim // 2, units, batch_first=True) for _ in range(2))
-        self.word_layers, self.sentence_layers = (mapping(2 * units, dim, fully_connected, slope) for _ in range(2))
+        self.forwards, self.backwards = (
+            nn.LSTM(input_dim // 2, units, batch_first=True) for _ in range(2)
+        )
+        self.word_layers, self.sentence_layers = (
+            mapping(2 * units, dim, fully_connected, slope) for _ in range(2)
+        )
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         ahead, back = self._outputs(values, lengths)
@@ -53,7 +57,9 @@ class ElmoBiLSTMEncoder(LayersTextEncoder):
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
         """Return unit word embeddings (B, T, d); zero after the end of a sentence."""
-        embeddings = normalize(self.word_layers(torch.cat(self._outputs(values, lengths), dim=2)), dim=2)
+        embeddings = normalize(
+            self.word_layers(torch.cat(self._outputs(values, lengths), dim=2)), dim=2
+        )
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
 

@@ -17,7 +17,9 @@ class ScalarMixture(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Tensor) -> Tensor:
-        mixed: Tensor = self.gamma * torch.tensordot(torch.softmax(self.weights, dim=0), layers, dims=1)
+        mixed: Tensor = self.gamma * torch.tensordot(
+            torch.softmax(self.weights, dim=0), layers, dims=1
+        )
         return mixed
 
 
@@ -45,7 +47,12 @@ class ElmoMixtureEncoder(LayersTextEncoder):
     """
 
     def __init__(
-        self, input_dim: int = 1024, dim: int = 1024, layers: int = 3, slope: float = 0.2, fully_connected: int = 2
+        self,
+        input_dim: int = 1024,
+        dim: int = 1024,
+        layers: int = 3,
+        slope: float = 0.2,
+        fully_connected: int = 2,
     ) -> None:
         super().__init__(input_dim, dim, layers)
         self.word_mixture = ScalarMixture(layers)

@@ -34,7 +34,11 @@ class LayerMixtureEncoder(LayersTextEncoder):
     parts: ClassVar[Mapping[str, str]] = {"encoder": "bifocal.text_encoders"}
 
     def __init__(
-        self, input_dim: int = 768, dim: int = 1024, layers: int = 1, encoder: TextEncoder | None = None
+        self,
+        input_dim: int = 768,
+        dim: int = 1024,
+        layers: int = 1,
+        encoder: TextEncoder | None = None,
     ) -> None:
         super().__init__(input_dim, dim, layers)
         self.mixture = ScalarMixture(layers)

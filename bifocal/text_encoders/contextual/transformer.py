@@ -68,9 +68,14 @@ class TransformerEncoder(TextEncoder):
         network: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(input_dim, dim)
-        self.transformer, self.pooling = Transformer.new(MINILM if network is None else network), pooling
+        self.transformer, self.pooling = (
+            Transformer.new(MINILM if network is None else network),
+            pooling,
+        )
         if self.transformer.dim != input_dim:
-            raise ValueError(f"input_dim is {input_dim}, and the states of the network have {self.transformer.dim}")
+            raise ValueError(
+                f"input_dim is {input_dim}, and the states of the network have {self.transformer.dim}"
+            )
         self.projection = nn.Linear(input_dim, dim)
         (train or AllLayers())(self.transformer)
 
@@ -88,15 +93,24 @@ class TransformerEncoder(TextEncoder):
         if not torch.compiler.is_exporting():
             _check_ids(values, lengths)
         states = self.transformer(values, lengths)[-1]
-        return normalize(self.projection(pool(self.pooling, states, inside(values, lengths))), dim=1)
+        return normalize(
+            self.projection(pool(self.pooling, states, inside(values, lengths))), dim=1
+        )
 
     def load_pretrained(self, directory: Path) -> None:
         """Load the weights of the transformer that ``Subwords`` stored with the text in ``directory``."""
-        state = Transformer.load(TransformerFolder.read(directory / NETWORK).transformer).state_dict()
+        state = Transformer.load(
+            TransformerFolder.read(directory / NETWORK).transformer
+        ).state_dict()
         own = self.transformer.state_dict()
         # LoRA nests the layers that it adapts, and adds weights of its own.
-        names = {name.replace(".layer.weight", ".weight").replace(".layer.bias", ".bias"): name for name in own}
-        self.transformer.load_state_dict(own | {names[name]: tensor for name, tensor in state.items()})
+        names = {
+            name.replace(".layer.weight", ".weight").replace(".layer.bias", ".bias"): name
+            for name in own
+        }
+        self.transformer.load_state_dict(
+            own | {names[name]: tensor for name, tensor in state.items()}
+        )
 
     def merge_adapters(self) -> None:
         """Add the changes of ``LoRA`` to the weights."""

@@ -92,7 +92,9 @@ class LoRA:
         ]
         if not places:
             kind = type(transformer.network).__name__
-            raise ValueError(f"LoRA adapts {', '.join(ADAPTED)}, and {kind} has none: train AllLayers or LastLayers")
+            raise ValueError(
+                f"LoRA adapts {', '.join(ADAPTED)}, and {kind} has none: train AllLayers or LastLayers"
+            )
         freeze(transformer, set())
         for owner, name in places:
             setattr(owner, name, AdaptedLinear(getattr(owner, name), self.rank, self.alpha))
@@ -105,7 +107,9 @@ class AdaptedLinear(nn.Module):
         super().__init__()
         self.layer, self.scale = layer, alpha / rank
         weight = layer.weight
-        self.a = nn.Parameter(torch.randn(rank, layer.in_features, device=weight.device) / layer.in_features**0.5)
+        self.a = nn.Parameter(
+            torch.randn(rank, layer.in_features, device=weight.device) / layer.in_features**0.5
+        )
         self.b = nn.Parameter(torch.zeros(layer.out_features, rank, device=weight.device))
 
     def forward(self, x: Tensor) -> Tensor:

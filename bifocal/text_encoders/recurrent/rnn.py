@@ -39,20 +39,31 @@ class RecurrentEncoder(TextEncoder):
     network: ClassVar[type[nn.GRU] | type[nn.LSTM]]
 
     def __init__(
-        self, input_dim: int = 300, dim: int = 1024, layers: int = 1, bidirectional: bool = False, dropout: float = 0.0
+        self,
+        input_dim: int = 300,
+        dim: int = 1024,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__(input_dim, dim)
-        self.forwards = self.network(input_dim, dim, num_layers=layers, dropout=dropout, batch_first=True)
+        self.forwards = self.network(
+            input_dim, dim, num_layers=layers, dropout=dropout, batch_first=True
+        )
         self.backwards: nn.GRU | nn.LSTM | None = None
         if bidirectional:
-            self.backwards = self.network(input_dim, dim, num_layers=layers, dropout=dropout, batch_first=True)
+            self.backwards = self.network(
+                input_dim, dim, num_layers=layers, dropout=dropout, batch_first=True
+            )
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         if not torch.compiler.is_exporting():
             check_sequences(values, lengths, self.input_dim)
         embedding = last_outputs(self.forwards, values, lengths)
         if self.backwards is not None:
-            embedding = (embedding + last_outputs(self.backwards, reverse(values, lengths), lengths)) / 2
+            embedding = (
+                embedding + last_outputs(self.backwards, reverse(values, lengths), lengths)
+            ) / 2
         return normalize(embedding, dim=1)
 
 

@@ -28,7 +28,9 @@ class SRULayerFunction(torch.autograd.Function):
         sizes: list[int],
     ) -> Tensor:
         dim = len(bias) // 2
-        dropped = x if input_mask is None else _backend(x).multiply_steps_(x.clone(), input_mask, sizes)
+        dropped = (
+            x if input_mask is None else _backend(x).multiply_steps_(x.clone(), input_mask, sizes)
+        )
         # In mixed precision only the products have low precision: the recurrence accumulates rounding errors.
         mixed = torch.is_autocast_enabled(x.device.type)
         ctx.product_dtype = torch.get_autocast_dtype(x.device.type) if mixed else x.dtype
@@ -47,7 +49,12 @@ class SRULayerFunction(torch.autograd.Function):
         dim = state.shape[1]
         projected = len(weight) > 3 * dim
         grad_u, grad_skip = _backend(u).recurrence_backward(
-            gradients[0].contiguous(), u, u[:, 3 * dim :] if projected else x, state, output_mask, ctx.sizes
+            gradients[0].contiguous(),
+            u,
+            u[:, 3 * dim :] if projected else x,
+            state,
+            output_mask,
+            ctx.sizes,
         )
         factor = grad_u.to(ctx.product_dtype)
         grad_x = None
@@ -89,7 +96,9 @@ class SRULayer(nn.Module):
         output_dropout: dropout probability of tanh(c).
     """
 
-    def __init__(self, input_dim: int, dim: int, input_dropout: float = 0.0, output_dropout: float = 0.0) -> None:
+    def __init__(
+        self, input_dim: int, dim: int, input_dropout: float = 0.0, output_dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.dim = dim
         self.input_dropout = input_dropout
@@ -105,7 +114,9 @@ class SRULayer(nn.Module):
             return self._forward_padded(x)
         input_mask = self._mask(x, sizes[0], x.shape[1], self.input_dropout)
         output_mask = self._mask(x, sizes[0], self.dim, self.output_dropout)
-        output: Tensor = SRULayerFunction.apply(x, self.weight, self.bias, input_mask, output_mask, sizes)
+        output: Tensor = SRULayerFunction.apply(
+            x, self.weight, self.bias, input_mask, output_mask, sizes
+        )
         return output
 
     def _forward_padded(self, x: Tensor) -> Tensor:
@@ -129,7 +140,11 @@ class SRULayer(nn.Module):
         if not self.training or probability == 0:
             return None
         keep = 1 - probability
-        return torch.empty(batch, dim, dtype=like.dtype, device=like.device).bernoulli_(keep).div_(keep)
+        return (
+            torch.empty(batch, dim, dtype=like.dtype, device=like.device)
+            .bernoulli_(keep)
+            .div_(keep)
+        )
 
 
 class SRUEncoder(TextEncoder):
@@ -152,7 +167,9 @@ class SRUEncoder(TextEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 620, dim: int = 2400, layers: int = 4, dropout: float = 0.25) -> None:
+    def __init__(
+        self, input_dim: int = 620, dim: int = 2400, layers: int = 4, dropout: float = 0.25
+    ) -> None:
         super().__init__(input_dim, dim)
         self.layers = nn.ModuleList(
             SRULayer(

@@ -45,13 +45,22 @@ def recurrence_forward(
 
 
 def recurrence_backward(
-    grad_output: Tensor, u: Tensor, skip: Tensor, state: Tensor, mask: Tensor | None, sizes: list[int]
+    grad_output: Tensor,
+    u: Tensor,
+    skip: Tensor,
+    state: Tensor,
+    mask: Tensor | None,
+    sizes: list[int],
 ) -> tuple[Tensor, Tensor]:
     """Return gradients for ``u`` before its sigmoids, and for ``skip`` (N, d), which may be a view of ``u``."""
     dim = skip.shape[1]
     forget, reset = u[:, dim : 2 * dim], u[:, 2 * dim : 3 * dim]
     grad_u = torch.empty_like(u)
-    grad_candidate, grad_forget, grad_reset = grad_u[:, :dim], grad_u[:, dim : 2 * dim], grad_u[:, 2 * dim : 3 * dim]
+    grad_candidate, grad_forget, grad_reset = (
+        grad_u[:, :dim],
+        grad_u[:, dim : 2 * dim],
+        grad_u[:, 2 * dim : 3 * dim],
+    )
     grad_skip = grad_u[:, 3 * dim :] if u.shape[1] > 3 * dim else torch.empty_like(grad_output)
 
     active = torch.tanh(state)
@@ -76,5 +85,7 @@ def recurrence_backward(
     torch.neg(u[: sizes[0], :dim], out=previous[: sizes[0]])
     torch.mul(grad_state, forget, out=grad_candidate)
     torch.sub(grad_state, grad_candidate, out=grad_candidate)
-    torch.ops.aten.sigmoid_backward.grad_input(previous.mul_(grad_state), forget, grad_input=grad_forget)
+    torch.ops.aten.sigmoid_backward.grad_input(
+        previous.mul_(grad_state), forget, grad_input=grad_forget
+    )
     return grad_u, grad_skip

@@ -85,7 +85,9 @@ def backward_kernel(
         carried = tl.load(skip + row * skip_stride + column, mask=inside, other=0.0)
         grad = tl.load(grad_output + row * dim + column, mask=inside, other=0.0)
         before = tl.load(starts + tl.maximum(t - 1, 0)) + sequence
-        c_before = tl.load(state + before * dim + column, mask=column < dim * tl.minimum(t, 1), other=0.0)
+        c_before = tl.load(
+            state + before * dim + column, mask=column < dim * tl.minimum(t, 1), other=0.0
+        )
         active = _tanh(c)
         grad_state = grad * reset * (1 - active * active)
         if MASKED:
@@ -121,7 +123,12 @@ def recurrence_forward(
 
 
 def recurrence_backward(
-    grad_output: Tensor, u: Tensor, skip: Tensor, state: Tensor, mask: Tensor | None, sizes: list[int]
+    grad_output: Tensor,
+    u: Tensor,
+    skip: Tensor,
+    state: Tensor,
+    mask: Tensor | None,
+    sizes: list[int],
 ) -> tuple[Tensor, Tensor]:
     """Return gradients, see ``bifocal.text_encoders.recurrent.sru_recurrence.recurrence_backward``."""
     dim = skip.shape[1]

@@ -49,7 +49,9 @@ class Batches(CheckedByConstruction, ABC):
     batch_size: int
 
     @abstractmethod
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
         """Return the batches of the split "train"; samplers may mine with the model and with the margin of the loss."""
 
 

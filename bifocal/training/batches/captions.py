@@ -38,7 +38,9 @@ class CaptionBatches(Batches):
     extra_captions_per_image: int = 0
 
     def __post_init__(self) -> None:
-        check_range("[1, inf)", batch_size=self.batch_size, captions_per_image=self.captions_per_image)
+        check_range(
+            "[1, inf)", batch_size=self.batch_size, captions_per_image=self.captions_per_image
+        )
         check_range("[0, inf)", extra_captions_per_image=self.extra_captions_per_image)
         if self.captions_per_image > self.batch_size:
             raise ValueError(
@@ -46,7 +48,9 @@ class CaptionBatches(Batches):
                 "lower it, or raise batch_size"
             )
 
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
         pairs = inputs.captions("train")
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
@@ -54,9 +58,13 @@ class CaptionBatches(Batches):
         """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each caption's image."""
 
         def sample(epoch: int) -> list[Tensor]:
-            batches = caption_batches(image_of_caption, self.batch_size, self.captions_per_image, seed, epoch)
+            batches = caption_batches(
+                image_of_caption, self.batch_size, self.captions_per_image, seed, epoch
+            )
             extra = self.extra_captions_per_image
-            return append_captions(image_of_caption, batches, extra, seed, epoch) if extra else batches
+            return (
+                append_captions(image_of_caption, batches, extra, seed, epoch) if extra else batches
+            )
 
         return sample
 
@@ -82,7 +90,11 @@ def caption_batches(
 
 
 def append_captions(
-    image_of_caption: Tensor, batches: Sequence[Tensor], captions_per_image: int, seed: int, epoch: int
+    image_of_caption: Tensor,
+    batches: Sequence[Tensor],
+    captions_per_image: int,
+    seed: int,
+    epoch: int,
 ) -> list[Tensor]:
     """Return each batch with ``captions_per_image`` more captions of each of its images, after the given rows."""
     # The same seed would repeat the draws of the batches themselves.
@@ -123,7 +135,9 @@ class DistinctImageBatches(Batches):
     def __post_init__(self) -> None:
         check_range("[1, inf)", batch_size=self.batch_size)
 
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
         pairs = inputs.captions("train")
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
@@ -131,11 +145,15 @@ class DistinctImageBatches(Batches):
         """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each caption's image."""
         images = len(image_of_caption.unique())
         if images < self.batch_size:
-            raise ValueError(f"batch_size is {self.batch_size}, but there are only {images} images: lower it")
+            raise ValueError(
+                f"batch_size is {self.batch_size}, but there are only {images} images: lower it"
+            )
         return lambda epoch: distinct_batches(image_of_caption, self.batch_size, seed, epoch)
 
 
-def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+def distinct_batches(
+    image_of_caption: Tensor, batch_size: int, seed: int, epoch: int
+) -> list[Tensor]:
     """Return batches of exactly ``batch_size`` captions with distinct images, in an epoch's random order."""
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)

@@ -69,7 +69,9 @@ class PhraseBoxes(Batches):
                 "or leave max_negatives out"
             )
 
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
         sampler = self.sampler(pairs, encoder, seed)
         return PreparedBatches(pairs, sampler, sampler.begin)
@@ -82,7 +84,9 @@ class PhraseBoxes(Batches):
 class PhraseBoxSampler:
     """Sampler of ``PhraseBoxes``: the rows of a batch are (n, 2), a phrase and a box; a hard negative has phrase -1."""
 
-    def __init__(self, batches: PhraseBoxes, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> None:
+    def __init__(
+        self, batches: PhraseBoxes, pairs: PhraseBoxPairs, model: DualEncoder, seed: int
+    ) -> None:
         self.batches, self.pairs, self.model, self.seed = batches, pairs, model, seed
         self.positives = pairs.resampled(batches.boxes_per_phrase)
         self._hard: tuple[Tensor, ...] = ()
@@ -95,7 +99,11 @@ class PhraseBoxSampler:
         if not file.is_file():
             generator = epoch_generator(self.seed, 0)
             hard = hard_negative_boxes(
-                self.model, self.pairs, self.positives, generator, max_negatives=self.batches.max_negatives
+                self.model,
+                self.pairs,
+                self.positives,
+                generator,
+                max_negatives=self.batches.max_negatives,
             )
             write_tensors(file, {"hard_boxes": hard}, {})
         hard = read_tensors(file)[0]["hard_boxes"]
@@ -110,7 +118,10 @@ class PhraseBoxSampler:
         batches = [self.positives[rows] for rows in order.split(self.batches.batch_size)]
         if not self.batches.negatives_per_phrase:
             return [append_neighbors(rows, self.positives, generator) for rows in batches]
-        return [append_negatives(rows, self._hard, self.batches.negatives_per_phrase, generator) for rows in batches]
+        return [
+            append_negatives(rows, self._hard, self.batches.negatives_per_phrase, generator)
+            for rows in batches
+        ]
 
 
 def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> Tensor:
@@ -121,7 +132,9 @@ def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> T
     return torch.cat([rows, *more])
 
 
-def append_negatives(rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase: int, generator: Generator) -> Tensor:
+def append_negatives(
+    rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase: int, generator: Generator
+) -> Tensor:
     """Return the pairs (n, 2) of a batch, then at most so many ``hard`` boxes per phrase, with phrase index -1."""
     drawn = []
     for phrase in rows[:, 0].unique().tolist():

@@ -59,14 +59,18 @@ class MinedTriplets(Batches):
                 "lower it, or raise neighbors"
             )
 
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
         encoder = dual_encoder(model)
         if not isinstance(loss, SemanticTripletLoss):
             raise TypeError(f"MinedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
         pairs = SemanticPairs(inputs.captions("train"))
         return PreparedBatches(pairs, self.sampler(pairs, encoder, loss, seed))
 
-    def sampler(self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int) -> Sampler:
+    def sampler(
+        self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int
+    ) -> Sampler:
         """Return the sampler of images with their texts; the model embeds the pool when an epoch begins."""
         relevant = relevant_images(pairs, self.neighbors)
 
@@ -76,13 +80,17 @@ class MinedTriplets(Batches):
             relevance = (relevant[pool[:queries]].unsqueeze(2) == pool).any(dim=1)
             images = pairs.embed_images(model, pool)
             texts = pairs.embed_texts(model, pool) if loss.uses_texts else images
-            parts = loss.weighted(images[:queries] @ images.T, images[:queries] @ texts.T, texts[:queries] @ images.T)
+            parts = loss.weighted(
+                images[:queries] @ images.T, images[:queries] @ texts.T, texts[:queries] @ images.T
+            )
             triplets = mine_triplets(parts, relevance, loss.margin, self.triplets_per_pair)
             if not len(triplets):
                 raise ValueError(
                     f"epoch {epoch + 1}: no triplet of the pool has a loss; raise the margin, or train fewer epochs"
                 )
-            drawn = torch.randint(len(triplets), (self.steps_per_epoch, self.batch_size), generator=generator)
+            drawn = torch.randint(
+                len(triplets), (self.steps_per_epoch, self.batch_size), generator=generator
+            )
             return [pool[triplets[rows]].T.flatten() for rows in drawn]
 
         return sample
@@ -117,7 +125,9 @@ class OrderedTriplets(Batches):
     def __post_init__(self) -> None:
         check_range("[1, inf)", batch_size=self.batch_size, steps_per_epoch=self.steps_per_epoch)
 
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
         dual_encoder(model)
         if not isinstance(loss, SemanticTripletLoss):
             raise TypeError(f"OrderedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
@@ -129,7 +139,10 @@ class OrderedTriplets(Batches):
 
         def sample(epoch: int) -> list[Tensor]:
             generator = epoch_generator(seed, epoch)
-            count, triplets = self.steps_per_epoch * self.batch_size, torch.empty(0, 3, dtype=torch.int64)
+            count, triplets = (
+                self.steps_per_epoch * self.batch_size,
+                torch.empty(0, 3, dtype=torch.int64),
+            )
             while len(triplets) < count:
                 query, first, second = torch.randint(len(pairs), (3, count), generator=generator)
                 gap = pairs.similarity(query, first) - pairs.similarity(query, second)
@@ -138,8 +151,13 @@ class OrderedTriplets(Batches):
                     raise ValueError(
                         "all drawn images are equally similar to their query: their captions have no common words"
                     )
-                relevant, irrelevant = torch.where(gap > 0, first, second), torch.where(gap > 0, second, first)
-                triplets = torch.cat([triplets, torch.stack([query, relevant, irrelevant], dim=1)[ordered]])
+                relevant, irrelevant = (
+                    torch.where(gap > 0, first, second),
+                    torch.where(gap > 0, second, first),
+                )
+                triplets = torch.cat(
+                    [triplets, torch.stack([query, relevant, irrelevant], dim=1)[ordered]]
+                )
             return [rows.T.flatten() for rows in triplets[:count].split(self.batch_size)]
 
         return sample

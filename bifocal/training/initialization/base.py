@@ -31,7 +31,12 @@ class Initialization(CheckedByConstruction, ABC):
 
 
 def initialize(
-    model: Model, initialization: Initialization, inputs: TrainingInputs, *, checkpoints: Path, seed: int
+    model: Model,
+    initialization: Initialization,
+    inputs: TrainingInputs,
+    *,
+    checkpoints: Path,
+    seed: int,
 ) -> dict[str, float]:
     """Set the weights of ``model`` on every process, from ``checkpoints`` in a run that resumes; return the metrics."""
     file = checkpoints / "initialization.safetensors"

@@ -55,14 +55,19 @@ def cca_projections(
         return a, b
     roots = [_cholesky(part, regularization) for part in (moments.xx, moments.yy)]
     # Inverse Cholesky factors are inverse symmetric roots times rotations, which change none of the directions.
-    white = solve_triangular(roots[1], solve_triangular(roots[0], moments.xy, upper=False).T, upper=False).T
+    white = solve_triangular(
+        roots[1], solve_triangular(roots[0], moments.xy, upper=False).T, upper=False
+    ).T
     squares, vectors = torch.linalg.eigh(white @ white.T)  # in half of the time of an SVD
     correlations, left = squares[-dim:].flip(0).clamp(0, 1).sqrt(), vectors[:, -dim:].flip(1)
     # A correlation below 1e-7 of the largest is rounding error. Its directions become 0.
     correlations = torch.where(correlations > 1e-7 * correlations[0], correlations, 0)
     right = white.T @ left / torch.where(correlations > 0, correlations, torch.inf)
     scale = torch.where(correlations > 0, correlations**power, 0)
-    a, b = (scale * solve_triangular(r.T, side, upper=True) for r, side in zip(roots, (left, right), strict=True))
+    a, b = (
+        scale * solve_triangular(r.T, side, upper=True)
+        for r, side in zip(roots, (left, right), strict=True)
+    )
     return a.T, b.T
 
 
@@ -105,7 +110,9 @@ def caption_blocks(pairs: ImageCaptionPairs, pool: Pool = mean_region) -> Iterat
         captions = order[start:end]
         start = end
         images = pool(regions.features.double(), regions.mask)
-        yield PairedBlock(images, pairs.caption_text(captions).values, pairs.image_of_caption[captions] - first)
+        yield PairedBlock(
+            images, pairs.caption_text(captions).values, pairs.image_of_caption[captions] - first
+        )
 
 
 def _standardized(moments: Moments, norm: nn.BatchNorm1d) -> Moments:
@@ -118,14 +125,18 @@ def _standardized(moments: Moments, norm: nn.BatchNorm1d) -> Moments:
         norm.running_var.copy_(variance)
     scale = (variance + norm.eps).rsqrt()
     return moments._replace(
-        mean_x=torch.zeros_like(moments.mean_x), xx=moments.xx * scale.outer(scale), xy=moments.xy * scale.unsqueeze(1)
+        mean_x=torch.zeros_like(moments.mean_x),
+        xx=moments.xx * scale.outer(scale),
+        xy=moments.xy * scale.unsqueeze(1),
     )
 
 
 def _projection(encoder: nn.Module) -> nn.Linear:
     projection = getattr(encoder, "projection", None)
     if not isinstance(projection, nn.Linear) or projection.bias is None:
-        raise ValueError(f"{type(encoder).__name__} is not an affine map of its input: use LinearEncoder")
+        raise ValueError(
+            f"{type(encoder).__name__} is not an affine map of its input: use LinearEncoder"
+        )
     return projection
 
 
@@ -148,7 +159,9 @@ def _moments(blocks: Iterable[PairedBlock], device: torch.device) -> tuple[Momen
 
 
 def _cholesky(covariance: Tensor, regularization: float) -> Tensor:
-    ridge = regularization * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
+    ridge = (
+        regularization * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
+    )
     root: Tensor
     root, failure = torch.linalg.cholesky_ex(covariance + ridge)
     if failure:
@@ -184,7 +197,9 @@ class CCA(Initialization):
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         model.eval()
         with torch.inference_mode(), embedding_cast(model, inputs.precision):
-            blocks = caption_blocks(inputs.captions("train"), cast(Pool, model.image_encoder.pooled))
+            blocks = caption_blocks(
+                inputs.captions("train"), cast(Pool, model.image_encoder.pooled)
+            )
             return fit_cca(model, blocks, regularization=self.regularization, power=self.power)
 
 
@@ -206,10 +221,16 @@ class PhraseCCA(Initialization):
 
     encoders: ClassVar[Collection[str]] = ("LinearEncoder",)
 
-    def __init__(self, boxes_per_phrase: int = 10, regularization: float = 1e-4, power: float = 4.0) -> None:
+    def __init__(
+        self, boxes_per_phrase: int = 10, regularization: float = 1e-4, power: float = 4.0
+    ) -> None:
         check_range("[1, inf)", boxes_per_phrase=boxes_per_phrase)
         check_range("[0, inf)", regularization=regularization, power=power)
-        self.boxes_per_phrase, self.regularization, self.power = boxes_per_phrase, regularization, power
+        self.boxes_per_phrase, self.regularization, self.power = (
+            boxes_per_phrase,
+            regularization,
+            power,
+        )
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         pairs = inputs.phrases("train")

@@ -47,9 +47,14 @@ class ClassSentences(Initialization, CheckedByConstruction):
         vectors = _vectors(classes, part)
         count, width = vectors.shape
         _check_features(inputs.features.metadata, count)
-        image, text = (cast(nn.Linear, encoder.projection) for encoder in (model.image_encoder, model.text_encoder))
+        image, text = (
+            cast(nn.Linear, encoder.projection)
+            for encoder in (model.image_encoder, model.text_encoder)
+        )
         if width > image.out_features:
-            raise ValueError(f"ClassSentences: dim is {image.out_features}: set it to {width} or more")
+            raise ValueError(
+                f"ClassSentences: dim is {image.out_features}: set it to {width} or more"
+            )
         vectors, scale = (vectors - vectors.mean(dim=0)).T, _standardize(model, inputs)
         with torch.no_grad():
             for layer in (image, text):
@@ -64,12 +69,16 @@ def _standardize(model: Model, inputs: TrainingInputs) -> Tensor:
     """Set the statistics of the image encoder to those of the training images; return the deviations of channels."""
     norm = model.image_encoder.standardize
     if not isinstance(norm, nn.BatchNorm1d):
-        raise ValueError("ClassSentences: the image encoder does not standardize its input: set standardize to true")
+        raise ValueError(
+            "ClassSentences: the image encoder does not standardize its input: set standardize to true"
+        )
     pool, pairs = cast(Pool, model.image_encoder.pooled), inputs.captions("train")
     with torch.inference_mode():
         sums = [(x.sum(dim=0), (x * x).sum(dim=0)) for x in
                 (pool(regions.features.double(), regions.mask) for regions in pairs.image_batches(BATCH))]  # fmt: skip
-    mean, square = (torch.stack(parts).sum(dim=0) / len(pairs.image_ids) for parts in zip(*sums, strict=True))
+    mean, square = (
+        torch.stack(parts).sum(dim=0) / len(pairs.image_ids) for parts in zip(*sums, strict=True)
+    )
     assert norm.running_mean is not None
     assert norm.running_var is not None
     with torch.no_grad():
@@ -85,13 +94,19 @@ def _sentence_vectors(vectorizer: Any) -> tuple[SentenceVectors, int]:
         if isinstance(part, SentenceVectors):
             return part, start
         start += part.format.dim
-    raise ValueError(f"ClassSentences: {type(vectorizer).__name__} has no SentenceVectors: add it to the vectorizer")
+    raise ValueError(
+        f"ClassSentences: {type(vectorizer).__name__} has no SentenceVectors: add it to the vectorizer"
+    )
 
 
 def _vectors(classes: Classes, part: SentenceVectors) -> Tensor:
     names = [name for synonyms in classes.names for name in synonyms]
-    numbers = torch.tensor([number for number, synonyms in enumerate(classes.names) for _ in synonyms])
-    synonyms, definitions = (sentence_vectors(part.folder, texts) for texts in (names, classes.definitions))
+    numbers = torch.tensor(
+        [number for number, synonyms in enumerate(classes.names) for _ in synonyms]
+    )
+    synonyms, definitions = (
+        sentence_vectors(part.folder, texts) for texts in (names, classes.definitions)
+    )
     return class_vectors(synonyms, numbers, definitions)
 
 

@@ -41,7 +41,11 @@ class PCAWhitening(Initialization):
         if not isinstance(encoder, RMACEncoder):
             raise ValueError(f"PCAWhitening needs an RMACEncoder, not {type(encoder).__name__}")
         names = list(inputs.dataset.split("train").images["image_id"])
-        drawn = torch.randperm(len(names), generator=torch.Generator().manual_seed(seed))[: self.images].sort().values
+        drawn = (
+            torch.randperm(len(names), generator=torch.Generator().manual_seed(seed))[: self.images]
+            .sort()
+            .values
+        )
         rows = inputs.features.rows(names[row] for row in drawn.tolist())
         vectors = 0
 

@@ -67,8 +67,12 @@ class ZeroShot(Initialization):
         for encoder in (model.image_encoder, model.text_encoder):
             head = getattr(encoder, "head", None)
             if not isinstance(head, ResidualMap):
-                raise ValueError(f"ZeroShot: {type(encoder).__name__} changes the vectors: use ResidualHead")
+                raise ValueError(
+                    f"ZeroShot: {type(encoder).__name__} changes the vectors: use ResidualHead"
+                )
             if encoder.input_dim != encoder.dim:
-                raise ValueError(f"ZeroShot: dim of the model is {encoder.dim}: set it to {encoder.input_dim}")
+                raise ValueError(
+                    f"ZeroShot: dim of the model is {encoder.dim}: set it to {encoder.input_dim}"
+                )
             head.reset()
         return {}

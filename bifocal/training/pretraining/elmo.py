@@ -36,13 +36,17 @@ class SampledSoftmax(nn.Module):
         self.weight = nn.Parameter(torch.randn(count, dim) * dim**-0.5)
         self.bias = nn.Parameter(torch.zeros(count))
         ranks = torch.arange(count, dtype=torch.float64)
-        self.log_uniform = (torch.log((ranks + 2) / (ranks + 1)) / torch.log(torch.tensor(count + 1.0))).float()
+        self.log_uniform = (
+            torch.log((ranks + 2) / (ranks + 1)) / torch.log(torch.tensor(count + 1.0))
+        ).float()
 
     def loss(self, outputs: Tensor, targets: Tensor, generator: Generator | None) -> Tensor:
         """Return the mean of -ln p(target) for outputs (N, P); without ``generator``, by the full softmax."""
         if generator is None or self.samples >= len(self.bias):
             return cross_entropy(outputs @ self.weight.T + self.bias, targets)
-        drawn = torch.multinomial(self.log_uniform, self.samples, replacement=True, generator=generator)
+        drawn = torch.multinomial(
+            self.log_uniform, self.samples, replacement=True, generator=generator
+        )
         drawn = drawn.to(targets.device)
         # Subtract the log of the expected count, so that frequent negatives are not counted too often.
         expected = torch.log(self.samples * self.log_uniform).to(outputs.device)
@@ -78,7 +82,9 @@ def pretrain_elmo(
     optimizer = torch.optim.Adam([*elmo.parameters(), *softmax.parameters()], lr=learning_rate)
     state = RunState(checkpoints, {"elmo": elmo, "softmax": softmax}, optimizer)
     task = _ElmoTask(elmo, softmax, train, held_out, batch_size, seed)
-    history = run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, max_grad_norm=MAX_GRAD_NORM)
+    history = run_epochs(
+        task, state, epochs=epochs, learning_rate=learning_rate, max_grad_norm=MAX_GRAD_NORM
+    )
     elmo.eval()
     return [untrained, *(row["perplexity"] for row in history)]
 
@@ -106,7 +112,9 @@ class _ElmoTask(TrainingTask[Sentences]):
 
     def backward(self, batch: Sentences, epoch: int, step: int) -> Tensor:
         pairs = predictions(self.elmo, self.softmax, batch)
-        loss = torch.stack([self.softmax.loss(*pair, torch.default_generator) for pair in pairs]).mean()
+        loss = torch.stack(
+            [self.softmax.loss(*pair, torch.default_generator) for pair in pairs]
+        ).mean()
         loss.backward()
         return loss.detach()
 
@@ -117,13 +125,17 @@ class _ElmoTask(TrainingTask[Sentences]):
         return len(batch)
 
 
-def predictions(elmo: Elmo, softmax: SampledSoftmax, sentences: Sentences) -> Iterator[tuple[Tensor, Tensor]]:
+def predictions(
+    elmo: Elmo, softmax: SampledSoftmax, sentences: Sentences
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield for each direction the outputs (N, P) at the words of the sentences and the ids (N,) of the next words."""
     symbols, words, lengths = elmo.batch(sentences)
     marked: list[str | int] = [BEGIN_SENTENCE]
     for sentence in sentences:
         marked += [*sentence, END_SENTENCE]
-    target_ids = torch.tensor([softmax.ids.get(word, 0) for word in dict.fromkeys(marked)], device=words.device)
+    target_ids = torch.tensor(
+        [softmax.ids.get(word, 0) for word in dict.fromkeys(marked)], device=words.device
+    )
     forward, backward = elmo(symbols, words, lengths)[-1]
     inside = torch.arange(1, len(words), device=words.device)[:, None] < lengths
     targets = target_ids[words]

@@ -38,21 +38,30 @@ class ClassificationImages:
     exclusive: bool  # each image has exactly one class
 
 
-def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -> ClassificationImages:
+def labels_of(
+    dataset: Dataset, task: str, names: Sequence[str] | None = None
+) -> ClassificationImages:
     """Return the images with labels of ``task``, all or ``names``; a label that an image lacks counts as absent."""
     rows = dataset.labels[dataset.labels["task"] == task]
     if rows.empty:
         known = ", ".join(sorted(dataset.labels["task"].unique())) or "no task"
-        raise ValueError(f"no image of the split has labels of the task {task!r}; there are labels of {known}")
+        raise ValueError(
+            f"no image of the split has labels of the task {task!r}; there are labels of {known}"
+        )
     classes = sorted(rows["label"].unique()) if names is None else list(names)
-    column, image_ids = {name: k for k, name in enumerate(classes)}, sorted(rows["image_id"].unique())
+    column, image_ids = (
+        {name: k for k, name in enumerate(classes)},
+        sorted(rows["image_id"].unique()),
+    )
     index = {image_id: n for n, image_id in enumerate(image_ids)}
     targets = np.zeros((len(image_ids), len(classes)), np.float32)
     for image_id, label, value in zip(rows["image_id"], rows["label"], rows["value"], strict=True):
         if label in column:
             targets[index[image_id], column[label]] = np.nan if value is None else value
     if not ((targets >= 0) & (targets <= 1) | np.isnan(targets)).all():
-        raise ValueError(f"labels of the task {task!r} are not all in [0, 1]: a classifier predicts presence")
+        raise ValueError(
+            f"labels of the task {task!r} are not all in [0, 1]: a classifier predicts presence"
+        )
     paths = [dataset.image_path(image_id) for image_id in image_ids]
     return ClassificationImages(paths, classes, targets, exclusive=False)
 
@@ -61,9 +70,16 @@ def class_folders(root: Path, names: Sequence[str] | None = None) -> Classificat
     """Return the images of ``root/<class>/``, the layout of ImageNet; ``names`` selects classes."""
     folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     classes = [folder.name for folder in folders] if names is None else list(names)
-    files = [(path, folder.name) for folder in folders if folder.name in classes for path in sorted(folder.iterdir())]
+    files = [
+        (path, folder.name)
+        for folder in folders
+        if folder.name in classes
+        for path in sorted(folder.iterdir())
+    ]
     if not files:
-        raise ValueError(f"{root} has no folders of images: expected one folder per class, as in ImageNet")
+        raise ValueError(
+            f"{root} has no folders of images: expected one folder per class, as in ImageNet"
+        )
     targets = np.eye(len(classes), dtype=np.float32)[[classes.index(name) for _, name in files]]
     return ClassificationImages([path for path, _ in files], classes, targets, exclusive=True)
 
@@ -110,7 +126,9 @@ def pretrain_classifier(
     state = RunState(checkpoints, {"model": model}, optimizer)
     run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=Cosine())
     backbone.network.load_state_dict(model.backbone.network.state_dict())
-    return {"adaptation.weight": model.adaptation.weight.detach().cpu()}, _evaluate(extractor, model, validation)
+    return {"adaptation.weight": model.adaptation.weight.detach().cpu()}, _evaluate(
+        extractor, model, validation
+    )
 
 
 @dataclass
@@ -125,16 +143,26 @@ class _ClassifierTask(TrainingTask[Examples]):
     name = "classifier"
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[Examples]]:
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.images.paths)).tolist()
+        order = (
+            np.random.default_rng([self.seed, epoch]).permutation(len(self.images.paths)).tolist()
+        )
         rows = order[first_step * self.batch_size :]
-        return -(-len(order) // self.batch_size), _read(self.extractor, self.images, rows, self.batch_size)
+        return -(-len(order) // self.batch_size), _read(
+            self.extractor, self.images, rows, self.batch_size
+        )
 
     def start_epoch(self, epoch: int) -> None:
         self.model.train(self.train_backbone)
 
     def backward(self, batch: Examples, epoch: int, step: int) -> Tensor:
-        (images, targets), device, size = batch, self.extractor.backbone.device, self.extractor.backbone.size
-        crops = random_crops([image.to(device) for image in images], min(self.model.crop or size, size))
+        (images, targets), device, size = (
+            batch,
+            self.extractor.backbone.device,
+            self.extractor.backbone.size,
+        )
+        crops = random_crops(
+            [image.to(device) for image in images], min(self.model.crop or size, size)
+        )
         loss = _loss(_logits(self.model, crops), targets.to(device), self.images.exclusive)
         loss.backward()
         return loss.detach()
@@ -168,17 +196,26 @@ def _read(
 
 
 @torch.inference_mode()
-def _evaluate(extractor: PixelExtractor, model: BEANEncoder, images: ClassificationImages) -> dict[str, float]:
+def _evaluate(
+    extractor: PixelExtractor, model: BEANEncoder, images: ClassificationImages
+) -> dict[str, float]:
     model.eval()
     batches = _read(extractor, images, range(len(images.paths)), EVALUATION_BATCH_SIZE)
     device = extractor.backbone.device
     square = extractor.backbone.resize == "square"
     views = ([image if square else center_crop(image) for image in pixels] for pixels, _ in batches)
-    scores = np.concatenate([_logits(model, torch.stack(view).to(device).float()).cpu().numpy() for view in views])
+    scores = np.concatenate(
+        [_logits(model, torch.stack(view).to(device).float()).cpu().numpy() for view in views]
+    )
     if images.exclusive:
         top1 = (scores.argmax(axis=1) == images.targets.argmax(axis=1)).mean()
-        return {"classifier_top1": float(top1), "classifier_top1_chance": 1 / images.targets.shape[1]}
+        return {
+            "classifier_top1": float(top1),
+            "classifier_top1_chance": 1 / images.targets.shape[1],
+        }
     present, known = images.targets.T >= 0.5, ~np.isnan(images.targets.T)
     ap = mean_average_precision(*map(torch.from_numpy, (scores.T, present, known)))
-    chances = [row.sum() / counted.sum() for row, counted in zip(present, known, strict=True) if row.any()]
+    chances = [
+        row.sum() / counted.sum() for row, counted in zip(present, known, strict=True) if row.any()
+    ]
     return {"classifier_ap": ap, "classifier_ap_chance": float(np.mean(chances))}

@@ -23,7 +23,11 @@ from bifocal.onnx.images import open_image
 from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.precision import autocast_for
-from bifocal.training.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
+from bifocal.training.pretraining.word_targets import (
+    TargetVocabulary,
+    WordTargets,
+    build_target_vocabulary,
+)
 from bifocal.training.schedules import Cosine
 
 VALIDATION_IMAGES, EVALUATED_AT_ONCE = 250, 32
@@ -46,7 +50,9 @@ class WordHeads(nn.Module):
     def forward(self, maps: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (B, h, w, cell words) and (B, scene words)."""
         means = maps.mean(dim=(2, 3))
-        return self.cell(maps.permute(0, 2, 3, 1)), means[:, :0] if self.scene is None else self.scene(means)
+        return self.cell(maps.permute(0, 2, 3, 1)), means[
+            :, :0
+        ] if self.scene is None else self.scene(means)
 
 
 def pretrain_on_phrases(
@@ -78,14 +84,18 @@ def pretrain_on_phrases(
     image_ids = [str(image_id) for image_id in train.images["image_id"]]
     torch.manual_seed(seed)
     network = extractor.backbone.network.requires_grad_(True).to(memory_format=torch.channels_last)
-    heads = WordHeads(extractor.map_shape[0], len(words.cell) + 1, len(words.scene)).to(extractor.backbone.device)
+    heads = WordHeads(extractor.map_shape[0], len(words.cell) + 1, len(words.scene)).to(
+        extractor.backbone.device
+    )
     modules = nn.ModuleDict({"network": network, "heads": heads})
     optimizer = torch.optim.AdamW(modules.parameters(), lr=learning_rate, weight_decay=weight_decay)
     targets = WordTargets(train, words, image_ids)
     weights = positive_weight, image_word_weight
     task = _PhraseWordsTask(extractor, heads, train, targets, image_ids, batch_size, *weights, seed)
     state = RunState(checkpoints, dict(modules.items()), optimizer)
-    run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=Cosine(warmup=WARMUP))
+    run_epochs(
+        task, state, epochs=epochs, learning_rate=learning_rate, schedule=Cosine(warmup=WARMUP)
+    )
     network.eval().requires_grad_(False)
     return _evaluate(extractor, heads, validation, words)
 
@@ -115,7 +125,9 @@ class _PhraseWordsTask(TrainingTask[Examples]):
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[Examples]]:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.image_ids)).tolist()
-        return -(-len(order) // self.batch_size), self._read(epoch, order[first_step * self.batch_size :])
+        return -(-len(order) // self.batch_size), self._read(
+            epoch, order[first_step * self.batch_size :]
+        )
 
     def start_epoch(self, epoch: int) -> None:
         self.extractor.backbone.network.train()
@@ -127,7 +139,9 @@ class _PhraseWordsTask(TrainingTask[Examples]):
             maps = self.extractor.feature_map(pixels)
         cell_logits, scene_logits = self.heads(maps.float())
         weight = torch.tensor(self.positive_weight, device=device)
-        loss = binary_cross_entropy_with_logits(cell_logits, cells, reduction="sum", pos_weight=weight)
+        loss = binary_cross_entropy_with_logits(
+            cell_logits, cells, reduction="sum", pos_weight=weight
+        )
         loss = loss / (cells.shape[1] * cells.shape[2])
         if scene.shape[1]:
             scene_loss = binary_cross_entropy_with_logits(scene_logits, scene, reduction="sum")
@@ -147,14 +161,19 @@ class _PhraseWordsTask(TrainingTask[Examples]):
             image_id, random = self.image_ids[row], np.random.default_rng([self.seed, epoch, row])
             pixels, boxes = self._pixels(image_id), self.targets.boxes[image_id]
             if random.random() < 0.5:
-                pixels, boxes = pixels[:, :, ::-1], boxes[:, [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0]
+                pixels, boxes = (
+                    pixels[:, :, ::-1],
+                    boxes[:, [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0],
+                )
             pixels, shift = _shifted(pixels, random)
             cells = self.targets.of_cells(image_id, boxes + np.tile(shift, 2), height, width)
             return pixels, cells, self.targets.of_scene(image_id)
 
         def batch(start: int) -> Examples:
             examples = map(example, rows[start : start + self.batch_size])
-            return Examples(*(torch.from_numpy(np.stack(arrays)) for arrays in zip(*examples, strict=True)))
+            return Examples(
+                *(torch.from_numpy(np.stack(arrays)) for arrays in zip(*examples, strict=True))
+            )
 
         return prefetch(batch, range(0, len(rows), self.batch_size), ahead=2)
 
@@ -162,13 +181,17 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         """Return an image of the network's size (3, H, W); the first of them stay in memory, decoded."""
         if image_id in self.decoded:
             return self.decoded[image_id]
-        pixels: NDArray[np.uint8] = self.extractor.preprocess(open_image(self.dataset.image_path(image_id))).numpy()
+        pixels: NDArray[np.uint8] = self.extractor.preprocess(
+            open_image(self.dataset.image_path(image_id))
+        ).numpy()
         if pixels.nbytes * len(self.decoded) < MAX_DECODED_BYTES:
             self.decoded[image_id] = pixels
         return pixels
 
 
-def _shifted(pixels: NDArray[np.uint8], random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+def _shifted(
+    pixels: NDArray[np.uint8], random: np.random.Generator
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
     """Shift pixels (3, H, W) by up to 1/16 of the side, reflecting the border; return the relative shift (x, y)."""
     side = pixels.shape[2]
     limit = round(side * MAX_SHIFT)
@@ -178,18 +201,27 @@ def _shifted(pixels: NDArray[np.uint8], random: np.random.Generator) -> tuple[ND
 
 
 @torch.inference_mode()
-def _evaluate(extractor: Grid, heads: WordHeads, dataset: Dataset, words: TargetVocabulary) -> dict[str, float]:
+def _evaluate(
+    extractor: Grid, heads: WordHeads, dataset: Dataset, words: TargetVocabulary
+) -> dict[str, float]:
     image_ids = [str(image_id) for image_id in dataset.images["image_id"][:VALIDATION_IMAGES]]
     targets = WordTargets(dataset, words, image_ids)
     _, height, width = extractor.map_shape
-    pixels = torch.stack([extractor.preprocess(open_image(dataset.image_path(image_id))) for image_id in image_ids])
+    pixels = torch.stack(
+        [extractor.preprocess(open_image(dataset.image_path(image_id))) for image_id in image_ids]
+    )
     cell_scores, scene_scores = [], []
     for batch in pixels.split(EVALUATED_AT_ONCE):
-        cell_logits, scene_logits = heads(extractor.feature_map(batch.to(extractor.backbone.device)))
+        cell_logits, scene_logits = heads(
+            extractor.feature_map(batch.to(extractor.backbone.device))
+        )
         cell_scores.append(cell_logits.flatten(0, 2).cpu().numpy())
         scene_scores.append(scene_logits.cpu().numpy())
     cells = np.concatenate(
-        [targets.of_cells(i, targets.boxes[i], height, width).reshape(height * width, -1) for i in image_ids]
+        [
+            targets.of_cells(i, targets.boxes[i], height, width).reshape(height * width, -1)
+            for i in image_ids
+        ]
     )
     scenes = np.stack([targets.of_scene(image_id) for image_id in image_ids])
     scores = np.concatenate(cell_scores)
@@ -200,7 +232,9 @@ def _evaluate(extractor: Grid, heads: WordHeads, dataset: Dataset, words: Target
     }
 
 
-def _mean_ap(name: str, truth: NDArray[np.float32], scores: NDArray[np.float32]) -> dict[str, float]:
+def _mean_ap(
+    name: str, truth: NDArray[np.float32], scores: NDArray[np.float32]
+) -> dict[str, float]:
     present = truth.any(axis=0)
     if not present.any():
         return {}

@@ -58,8 +58,17 @@ def train_sorter(
     optimizer = torch.optim.Adam(sorter.parameters(), learning_rate)
     state = RunState(checkpoints, {"sorter": sorter}, optimizer, eval_model=sorter)
     held_out = held_out_scores(length, seed).to(device)
-    task = _SorterTask(sorter, held_out, length, batch_size, vectors_per_epoch, patience, tolerance, seed)
-    history = run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=schedule, on_epoch=on_epoch)
+    task = _SorterTask(
+        sorter, held_out, length, batch_size, vectors_per_epoch, patience, tolerance, seed
+    )
+    history = run_epochs(
+        task,
+        state,
+        epochs=epochs,
+        learning_rate=learning_rate,
+        schedule=schedule,
+        on_epoch=on_epoch,
+    )
     state.load_best(sorter)
     sorter.eval()
     return history
@@ -86,7 +95,9 @@ class _SorterTask(TrainingTask[Tensor]):
         if not self.held_out.is_cuda:
             return count, drawn
         # A thread draws batches while the GPU computes, in the same order: one generator gives all numbers of an epoch.
-        return count, prefetch(lambda step: next(drawn).pin_memory(), range(first_step, count), ahead=8, threads=1)
+        return count, prefetch(
+            lambda step: next(drawn).pin_memory(), range(first_step, count), ahead=8, threads=1
+        )
 
     def start_epoch(self, epoch: int) -> None:
         self.sorter.train()
@@ -113,7 +124,9 @@ class _SorterTask(TrainingTask[Tensor]):
 
     def _draw(self, epoch: int) -> Iterator[Tensor]:
         """Yield the scores and their ranks, (2, batch, width)."""
-        shortest = self.sorter.shortest if isinstance(self.sorter, PositionwiseLSTMSorter) else self.length
+        shortest = (
+            self.sorter.shortest if isinstance(self.sorter, PositionwiseLSTMSorter) else self.length
+        )
         generator = _generator(self.seed, epoch + 1)
         for start in range(0, self.vectors_per_epoch, self.batch_size):
             count = min(self.batch_size, self.vectors_per_epoch - start)

@@ -40,26 +40,41 @@ class WordTargets:
     def __init__(self, dataset: Dataset, words: TargetVocabulary, image_ids: Sequence[str]) -> None:
         selected = set(image_ids)
         images = dataset.images[dataset.images["image_id"].isin(selected)]
-        sizes = dict(zip(images["image_id"], zip(images["width"], images["height"], strict=True), strict=True))
+        sizes = dict(
+            zip(
+                images["image_id"], zip(images["width"], images["height"], strict=True), strict=True
+            )
+        )
         boxes: dict[str, list[NDArray[np.float64]]] = {image_id: [] for image_id in image_ids}
         labels: dict[str, list[NDArray[np.float32]]] = {image_id: [] for image_id in image_ids}
-        rows = zip(*(dataset.phrases[column] for column in ("image_id", "phrase", "boxes")), strict=True)
+        rows = zip(
+            *(dataset.phrases[column] for column in ("image_id", "phrase", "boxes")), strict=True
+        )
         for image_id, phrase, phrase_boxes in rows:
             if image_id in selected:
                 label = np.append(_indicator(words.cell, phrase), np.float32(1))
                 for box in phrase_boxes:
-                    boxes[image_id].append(np.asarray(box, np.float64) / np.tile(sizes[image_id], 2))
+                    boxes[image_id].append(
+                        np.asarray(box, np.float64) / np.tile(sizes[image_id], 2)
+                    )
                     labels[image_id].append(label)
         self.boxes = {image_id: np.array(rows).reshape(-1, 4) for image_id, rows in boxes.items()}
         self._labels = {
-            image_id: np.array(rows, np.float32).reshape(-1, len(words.cell) + 1) for image_id, rows in labels.items()
+            image_id: np.array(rows, np.float32).reshape(-1, len(words.cell) + 1)
+            for image_id, rows in labels.items()
         }
         self._scene = {image_id: np.zeros(len(words.scene), np.float32) for image_id in image_ids}
-        for image_id, text in zip(dataset.captions["image_id"], dataset.captions["text"], strict=True):
+        for image_id, text in zip(
+            dataset.captions["image_id"], dataset.captions["text"], strict=True
+        ):
             if image_id in selected:
-                np.maximum(self._scene[image_id], _indicator(words.scene, text), out=self._scene[image_id])
+                np.maximum(
+                    self._scene[image_id], _indicator(words.scene, text), out=self._scene[image_id]
+                )
 
-    def of_cells(self, image_id: str, boxes: NDArray[np.floating], rows: int, columns: int) -> NDArray[np.float32]:
+    def of_cells(
+        self, image_id: str, boxes: NDArray[np.floating], rows: int, columns: int
+    ) -> NDArray[np.float32]:
         """Return the targets (rows, columns, V + 1) of an image's cells; ``boxes`` are transformed like its pixels.
 
         A word is 1 in the cells whose center is in one of its boxes, and in the cell of the box's center; the last
@@ -76,9 +91,13 @@ class WordTargets:
 
 
 def _words(text: str) -> set[str]:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
+    from sklearn.feature_extraction.text import (
+        ENGLISH_STOP_WORDS,
+    )  # imported here: scikit-learn takes seconds
 
-    return set(re.findall(r"[^\W_]+(?:['-][^\W_]+)*", text.lower())).difference(ENGLISH_STOP_WORDS, MIRRORED_WORDS)
+    return set(re.findall(r"[^\W_]+(?:['-][^\W_]+)*", text.lower())).difference(
+        ENGLISH_STOP_WORDS, MIRRORED_WORDS
+    )
 
 
 def _frequent_words(texts: Iterable[str], min_count: int) -> list[str]:

@@ -59,7 +59,10 @@ def restore(extractor: FeatureExtractor, path: Path) -> PreparedWeights:
 
 
 def keep(
-    extractor: FeatureExtractor, directory: Path, extra: Mapping[str, Tensor], metrics: Mapping[str, float]
+    extractor: FeatureExtractor,
+    directory: Path,
+    extra: Mapping[str, Tensor],
+    metrics: Mapping[str, float],
 ) -> None:
     """Write the weights of ``extractor`` and the tensors ``extra`` of other modules to ``directory``."""
     state = extractor.backbone.network.state_dict()

@@ -61,11 +61,15 @@ class LoadedWeights(Weights):
         return PreparedWeights(digest, {})
 
 
-def _fit(extractor: FittedExtractor, dataset: Dataset, batch_size: int, seed: int) -> dict[str, Tensor]:
+def _fit(
+    extractor: FittedExtractor, dataset: Dataset, batch_size: int, seed: int
+) -> dict[str, Tensor]:
     """Fit ``extractor`` on images of the split "train" that are drawn at random, in the order of the dataset."""
     train = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
     rows = sorted(np.random.default_rng(seed).permutation(len(train))[: extractor.fit_images])
-    return extractor.fit(NetworkFeatures(extractor, dataset, batch_size).batches([train[row] for row in rows]))
+    return extractor.fit(
+        NetworkFeatures(extractor, dataset, batch_size).batches([train[row] for row in rows])
+    )
 
 
 class FromFile(LoadedWeights):
@@ -92,7 +96,9 @@ class FromFile(LoadedWeights):
         self.path = Path(path)
 
     def load(self, backbone: Backbone) -> Loaded:
-        return Loaded(load_weights_file(backbone, self.path), extra_tensors(read_safetensors(self.path)))
+        return Loaded(
+            load_weights_file(backbone, self.path), extra_tensors(read_safetensors(self.path))
+        )
 
 
 class Pretrained(LoadedWeights):

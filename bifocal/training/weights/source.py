@@ -38,7 +38,10 @@ def open_source(
     name, arguments = split(extractor)
     reader: FeatureExtractor | FeatureReader = build(EXTRACTORS, extractor)
     # The path of published files differs between machines, and shards must have equal metadata.
-    metadata = {"extractor": name, "arguments": {key: value for key, value in arguments.items() if key != "path"}}
+    metadata = {
+        "extractor": name,
+        "arguments": {key: value for key, value in arguments.items() if key != "path"},
+    }
     if isinstance(reader, FeatureReader):
         source, metrics = reader.open(dataset), dict[str, float]()
     else:

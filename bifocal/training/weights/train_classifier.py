@@ -74,7 +74,9 @@ class TrainClassifier(TrainedWeights):
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
         yield from super().conflicts(arguments)
         start = arguments.get("start")
-        if start is not None and not issubclass(get(cls.parts["start"], split(start)[0]), LoadedWeights):
+        if start is not None and not issubclass(
+            get(cls.parts["start"], split(start)[0]), LoadedWeights
+        ):
             yield f"start is {split(start)[0]}, expected weights that are not trained: Pretrained or FromFile"
 
     def train(
@@ -109,4 +111,6 @@ class TrainClassifier(TrainedWeights):
 
 
 def _refusal(extractor: type) -> str:
-    return f"TrainClassifier trains the backbone of Pixels or ImageFiles, not of {extractor.__name__}"
+    return (
+        f"TrainClassifier trains the backbone of Pixels or ImageFiles, not of {extractor.__name__}"
+    )

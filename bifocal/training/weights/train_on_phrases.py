@@ -45,15 +45,24 @@ class TrainOnPhrases(TrainedWeights):
     network = "backbone"
 
     def __post_init__(self) -> None:
-        check_range("[1, inf)", epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count)
-        check_range("[0, inf)", weight_decay=self.weight_decay, image_word_weight=self.image_word_weight)
-        check_range("(0, inf)", learning_rate=self.learning_rate, positive_weight=self.positive_weight)
+        check_range(
+            "[1, inf)", epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count
+        )
+        check_range(
+            "[0, inf)", weight_decay=self.weight_decay, image_word_weight=self.image_word_weight
+        )
+        check_range(
+            "(0, inf)", learning_rate=self.learning_rate, positive_weight=self.positive_weight
+        )
 
     @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
         if not hasattr(extractor, "grid"):
             return f"TrainOnPhrases trains a feature map, which {extractor.__name__} does not have"
-        if not (arguments.get("resize") == "square" or (arguments.get("resize") is None and arguments.get("size"))):
+        if not (
+            arguments.get("resize") == "square"
+            or (arguments.get("resize") is None and arguments.get("size"))
+        ):
             return f"TrainOnPhrases needs images of one shape: set resize of {extractor.__name__} to square"
         return None
 
@@ -61,5 +70,9 @@ class TrainOnPhrases(TrainedWeights):
         self, extractor: FeatureExtractor, dataset: Dataset, checkpoints: Path, seed: int
     ) -> tuple[Mapping[str, Tensor], Mapping[str, float]]:
         if not hasattr(extractor, "grid"):
-            raise ValueError(f"TrainOnPhrases trains a feature map, which {type(extractor).__name__} does not have")
-        return {}, pretrain_on_phrases(extractor.grid(), dataset, checkpoints=checkpoints, seed=seed, **asdict(self))
+            raise ValueError(
+                f"TrainOnPhrases trains a feature map, which {type(extractor).__name__} does not have"
+            )
+        return {}, pretrain_on_phrases(
+            extractor.grid(), dataset, checkpoints=checkpoints, seed=seed, **asdict(self)
+        )

@@ -74,7 +74,9 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
     return Choice(size, epochs, rest + epochs * epoch)
 
 
-def measure(features: Mapping[str, Any], training: Mapping[str, Any], text: Path, files: Sequence[Path]) -> Costs:
+def measure(
+    features: Mapping[str, Any], training: Mapping[str, Any], text: Path, files: Sequence[Path]
+) -> Costs:
     """Measure features of a few images, and two steps of the model with the captions in ``text``.
 
     The weights, which do not change the time, are not loaded.
@@ -91,8 +93,13 @@ def measure(features: Mapping[str, Any], training: Mapping[str, Any], text: Path
     from bifocal.training.precision import autocast_for
 
     if not isinstance(features["extractor"], Mapping) or "size" not in features["extractor"]:
-        raise ValueError("--budget chooses extract_features.extractor.size, which the parameters do not have")
-    extractor, captions = build("bifocal.features.extractors", features["extractor"]), TextStore(text)
+        raise ValueError(
+            "--budget chooses extract_features.extractor.size, which the parameters do not have"
+        )
+    extractor, captions = (
+        build("bifocal.features.extractors", features["extractor"]),
+        TextStore(text),
+    )
     times = []
     for _ in range(2):  # the first time includes the start of the libraries
         start = time.monotonic()
@@ -111,11 +118,17 @@ def measure(features: Mapping[str, Any], training: Mapping[str, Any], text: Path
     )
     optimizer = build_optimizer(training["optimizer"], model.parameters(), 1e-4)
     cells = regions[0].features.float().expand(BATCH, -1, -1).clone()
-    boxes = cells.new_zeros(*cells.shape[:2], 4) if regions[0].boxes is None else regions[0].boxes.expand(BATCH, -1, -1)
+    boxes = (
+        cells.new_zeros(*cells.shape[:2], 4)
+        if regions[0].boxes is None
+        else regions[0].boxes.expand(BATCH, -1, -1)
+    )
     images = RegionBatch(cells, torch.ones(cells.shape[:2], dtype=torch.bool), boxes)
     count = BATCH * split(training["phases"][0]["batches"])[1].get("captions_per_image", 1)
     texts = captions.gather([row % len(captions) for row in range(count)])
-    batch = Batch([""] * BATCH, images, texts, torch.arange(BATCH).unsqueeze(1) == torch.arange(count) % BATCH)
+    batch = Batch(
+        [""] * BATCH, images, texts, torch.arange(BATCH).unsqueeze(1) == torch.arange(count) % BATCH
+    )
     steps = []
     for _ in range(2):
         start = time.monotonic()
@@ -134,10 +147,15 @@ def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, A
         milestones = sorted({max(1, round(factor * epoch)) for epoch in schedule["milestones"]})
         schedule = {**schedule, "milestones": milestones}
     trained = {**first, "epochs": choice.epochs, "schedule": schedule}
-    return {"extract_features": {"extractor": {"size": choice.size}}, "train_embedding": {"phases": [trained, *others]}}
+    return {
+        "extract_features": {"extractor": {"size": choice.size}},
+        "train_embedding": {"phases": [trained, *others]},
+    }
 
 
-def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+def fit_budget(
+    seconds: float, start: float, folder: Path, values: dict[str, Any]
+) -> dict[str, Any]:
     """Return the parameters whose training takes about ``seconds``, and print them.
 
     The stages before the choice run here. A later start of the same training goes on with its choice.
@@ -152,7 +170,12 @@ def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any
     known = json.loads(file.read_text()) if file.is_file() else {}
     if known.get("key") != key:
         files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
-        costs = measure(sections["extract_features"], sections["train_embedding"], folder / ARTIFACTS / "text", files)
+        costs = measure(
+            sections["extract_features"],
+            sections["train_embedding"],
+            folder / ARTIFACTS / "text",
+            files,
+        )
         chosen = choose(seconds - (time.monotonic() - start), count, training, costs)
         known = {"key": key, "choice": asdict(chosen)}
         file.write_text(json.dumps(known, indent=2) + "\n")
@@ -163,5 +186,7 @@ def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any
         err=True,
     )
     if choice.seconds > seconds:
-        click.secho("warning: the budget is too short even for the smallest choice", fg="yellow", err=True)
+        click.secho(
+            "warning: the budget is too short even for the smallest choice", fg="yellow", err=True
+        )
     return parameters.merge(values, settings(choice, values["train_embedding"]["phases"]))

@@ -34,7 +34,9 @@ KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )  # fmt: skip
 """Arguments of the extractor for each backbone that a file of weights is recognized as."""
-LOWER: Mapping[str, Sequence[str]] = MappingProxyType({"blocks.5": ("blocks.4", "blocks.6"), "layer3": ("layer2",)})
+LOWER: Mapping[str, Sequence[str]] = MappingProxyType(
+    {"blocks.5": ("blocks.4", "blocks.6"), "layer3": ("layer2",)}
+)
 """Further layers of a family of backbones, by the first of ``KNOWN``, for means of whole maps."""
 
 
@@ -51,7 +53,9 @@ def find_networks(option: Path | None) -> Networks | None:
 
     Of several known backbones in a folder, the first of ``KNOWN`` is taken. None if nothing is named.
     """
-    named = option or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
+    named = option or (
+        Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None
+    )
     if named is None:
         return None
     if named.is_dir():
@@ -70,9 +74,13 @@ def _networks_of(folder: Path) -> Networks:
         with contextlib.suppress(ValueError):  # another network
             found.setdefault(recognize(file), file)
     if not found:
-        raise ValueError(f"{folder} has the weights of none of {', '.join(KNOWN)}, as *.safetensors")
+        raise ValueError(
+            f"{folder} has the weights of none of {', '.join(KNOWN)}, as *.safetensors"
+        )
     encoders = [file.parent for file in sorted(folder.glob("*/modules.json"))]
-    return Networks(next(found[name] for name in KNOWN if name in found), encoders[0] if encoders else None)
+    return Networks(
+        next(found[name] for name in KNOWN if name in found), encoders[0] if encoders else None
+    )
 
 
 def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dict[str, Any]:
@@ -81,8 +89,16 @@ def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dic
     if extractor_name == "Grid":  # the model of the recipe belongs to its backbone
         return source
     name = recognize(weights)
-    extractor = {"name": extractor_name, "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
-    if extractor_name == "PooledLayers":  # a vector of an image has room for more layers than one of each cell
+    extractor = {
+        "name": extractor_name,
+        "backbone": name,
+        "power": 0.5,
+        "classes": True,
+        **KNOWN[name],
+    }
+    if (
+        extractor_name == "PooledLayers"
+    ):  # a vector of an image has room for more layers than one of each cell
         extractor["layers"] = sorted([*LOWER.get(extractor["layers"][0], ()), *extractor["layers"]])
     return {"extractor": extractor, **source}
 
@@ -141,9 +157,16 @@ def head_of_weights(path: Path) -> Path:
     section = features_section(networks.backbone)["extractor"]
     backbone = build("bifocal.features.extractors", section).backbone
     head = build("bifocal.localization.heads", pointing_section(networks))
-    encoder = [] if networks.sentences is None else sorted(networks.sentences.rglob("*.safetensors"))
-    files = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in (networks.backbone, *encoder)]
-    folder = cache_folder() / hashlib.sha256(f"{code_digest()} {head} {files}".encode()).hexdigest()[:32]
+    encoder = (
+        [] if networks.sentences is None else sorted(networks.sentences.rglob("*.safetensors"))
+    )
+    files = [
+        (str(file), file.stat().st_size, file.stat().st_mtime_ns)
+        for file in (networks.backbone, *encoder)
+    ]
+    folder = (
+        cache_folder() / hashlib.sha256(f"{code_digest()} {head} {files}".encode()).hexdigest()[:32]
+    )
     if not (folder / "head.json").is_file():
         export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
     return folder

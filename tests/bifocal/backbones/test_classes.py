@@ -10,7 +10,9 @@ from bifocal.backbones.classes import WORN, Classes, imagenet_classes, read_clas
 
 
 def test_classes_survive_their_file(tmp_path: Path) -> None:
-    classes = Classes([["fox", "red fox"], ["Käse"]], ["an animal", "food"], torch.rand(2, 5), {1: ["bread"]})
+    classes = Classes(
+        [["fox", "red fox"], ["Käse"]], ["an animal", "food"], torch.rand(2, 5), {1: ["bread"]}
+    )
     write_classes(tmp_path / "classes.safetensors", classes)
     read = read_classes(tmp_path / "classes.safetensors")
     assert read.names == classes.names

@@ -7,7 +7,13 @@ from torch import nn
 
 from bifocal.backbones.folding import folded
 
-NETWORKS = ["resnet10t", "mobilenetv3_small_050", "tf_efficientnet_lite0", "convnext_atto", "test_vit"]
+NETWORKS = [
+    "resnet10t",
+    "mobilenetv3_small_050",
+    "tf_efficientnet_lite0",
+    "convnext_atto",
+    "test_vit",
+]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -24,23 +30,33 @@ def test_layers_have_the_outputs_of_the_network(name: str) -> None:
         nn.init.normal_(norm.bias, std=0.1)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     layers = [layer for layer, _ in network.named_modules() if layer.count(".") < 2]
-    layers = [layer for layer in layers if not layer.startswith(("fc", "head", "classifier", "global_pool"))][1:]
+    layers = [
+        layer
+        for layer in layers
+        if not layer.startswith(("fc", "head", "classifier", "global_pool"))
+    ][1:]
     assert not any(isinstance(module, nn.BatchNorm2d) for module in folded(network).modules())
     other, pixels = folded(network, layers), torch.rand(2, 3, 160, 160)
-    assert sum(isinstance(module, nn.BatchNorm2d) for module in other.modules()) < max(1, len(norms))
+    assert sum(isinstance(module, nn.BatchNorm2d) for module in other.modules()) < max(
+        1, len(norms)
+    )
     outputs: list[dict[str, torch.Tensor]] = []
     for candidate in (network, other):
         found: dict[str, torch.Tensor] = {}
         for layer in layers:
             candidate.get_submodule(layer).register_forward_hook(
-                lambda module, inputs, output, layer=layer, found=found: found.update({layer: output})
+                lambda module, inputs, output, layer=layer, found=found: found.update(
+                    {layer: output}
+                )
             )
         with torch.inference_mode():
             found["features"] = candidate.forward_features(pixels)
         outputs.append(found)
     assert outputs[0].keys() == outputs[1].keys() >= {"features"}
     for layer, value in outputs[0].items():
-        torch.testing.assert_close(outputs[1][layer], value, rtol=1e-3, atol=1e-3 * float(value.abs().max()))
+        torch.testing.assert_close(
+            outputs[1][layer], value, rtol=1e-3, atol=1e-3 * float(value.abs().max())
+        )
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
 
 

@@ -47,22 +47,28 @@ def test_an_interrupted_download_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPat
 
 def test_a_wrong_byte_is_refused_and_downloaded_again(hub: Hub) -> None:
     hub.wrong.add("model.onnx")
-    with pytest.raises(FileNotFoundError, match=r"visual/model.onnx of owner/clip has another checksum than the hub's"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"visual/model.onnx of owner/clip has another checksum than the hub's",
+    ):
         download("owner/clip", FILES)
     hub.wrong.clear()
-    assert (download("owner/clip", FILES) / "visual" / "model.onnx").read_bytes() == bytes(range(256)) * 4000
+    assert (download("owner/clip", FILES) / "visual" / "model.onnx").read_bytes() == bytes(
+        range(256)
+    ) * 4000
 
 
-def test_a_missing_repository_and_a_hub_without_a_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_repository_and_a_hub_without_a_network(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(
-        FileNotFoundError, match=r"owner/other cannot be downloaded \(RepositoryNotFoundError: 404.*\): http"
+        FileNotFoundError,
+        match=r"owner/other cannot be downloaded \(RepositoryNotFoundError: 404.*\): http",
     ):
         download("owner/other", FILES)
     assert is_reachable(hub.address)  # on the port of its address
     assert not is_reachable("http://127.0.0.1:1")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
-    message = (
-        r"owner/clip cannot be downloaded \(127.0.0.1:1 cannot be reached\): http://127.0.0.1:1/owner/clip/tree/main"
-    )
+    message = r"owner/clip cannot be downloaded \(127.0.0.1:1 cannot be reached\): http://127.0.0.1:1/owner/clip/tree/main"
     with pytest.raises(FileNotFoundError, match=message):
         download("owner/clip", FILES)

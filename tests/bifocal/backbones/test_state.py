@@ -61,10 +61,15 @@ class Trap:
 
 def test_pickle_is_refused_without_opening_it(tmp_path: Path) -> None:
     executed = tmp_path / "executed"
-    for name, write in (("a.pth", pickle.dump), ("b.bin", lambda trap, file: torch.save({"x": trap}, file))):
+    for name, write in (
+        ("a.pth", pickle.dump),
+        ("b.bin", lambda trap, file: torch.save({"x": trap}, file)),
+    ):
         with (tmp_path / name).open("wb") as file:
             write(Trap(executed), file)
-        with pytest.raises(ValueError, match=rf"{name} is not a safetensors file.*weights_only=True"):
+        with pytest.raises(
+            ValueError, match=rf"{name} is not a safetensors file.*weights_only=True"
+        ):
             load_weights_file(backbone(), tmp_path / name)
         assert not executed.exists()
 
@@ -74,7 +79,9 @@ def test_missing_weights_file_is_an_error(tmp_path: Path) -> None:
         load_weights_file(backbone(), tmp_path / "nothing.safetensors")
 
 
-def test_failed_download_says_which_file_to_download_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_download_says_which_file_to_download_by_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def no_network(self: TimmBackbone) -> dict[str, torch.Tensor]:
         raise ConnectionError("no route to host")
 

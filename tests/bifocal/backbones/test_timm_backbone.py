@@ -18,7 +18,9 @@ class InputsOf:
     def __init__(self, module: torch.nn.Module) -> None:
         module.register_forward_hook(self.keep)
 
-    def keep(self, module: torch.nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+    def keep(
+        self, module: torch.nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor
+    ) -> None:
         self.last = inputs[0]
 
 
@@ -29,14 +31,18 @@ def images() -> list[Image.Image]:
 
 @pytest.mark.parametrize("size", [None, 48])
 def test_crop_is_that_of_timm(size: int | None) -> None:
-    arguments = {"model_arguments": {"img_size": size}, "size": size, "resize": "crop"} if size else {}
+    arguments = (
+        {"model_arguments": {"img_size": size}, "size": size, "resize": "crop"} if size else {}
+    )
     extractor = Pooled("test_vit", **arguments)
     config = resolve_model_data_config(extractor.backbone.network)
     transform = create_transform(**(config | {"input_size": (3, size, size)} if size else config))
     network = extractor.backbone.network
     for image in images():
         (regions,) = extractor.extract([extractor.preprocess(image)])
-        expected = network.forward_head(network.forward_features(transform(image).unsqueeze(0)), pre_logits=True)
+        expected = network.forward_head(
+            network.forward_features(transform(image).unsqueeze(0)), pre_logits=True
+        )
         torch.testing.assert_close(regions.features, expected, rtol=1e-4, atol=1e-4)
         width, height = image.size
         crop = 0.95 * min(width, height)
@@ -99,7 +105,9 @@ def test_cells_are_the_normalized_tokens_of_the_patches(name: str, prefix: int, 
 
 def test_pooled_features_are_those_of_the_classifier_or_class_token_and_mean() -> None:
     torch.manual_seed(0)
-    both = Pooled("vit_small_patch14_reg4_dinov2", "class_and_mean", size=28, model_arguments=REGISTERS)
+    both = Pooled(
+        "vit_small_patch14_reg4_dinov2", "class_and_mean", size=28, model_arguments=REGISTERS
+    )
     image = both.preprocess(images()[0])
     tokens = both.backbone.network.forward_features(both.backbone.normalize(image.unsqueeze(0)))[0]
     (regions,) = both.extract([image])
@@ -118,5 +126,7 @@ def test_pooled_features_are_those_of_the_classifier_or_class_token_and_mean() -
 def test_impossible_pooling_and_data_configurations_are_errors() -> None:
     with pytest.raises(ValueError, match="has no class token: set pooling to network"):
         _ = Pooled("test_convnext", "class_and_mean").dim
-    with pytest.raises(ValueError, match=r"tf_efficientnetv2_b3 by 'squash' with crop_pct 0.9: set resize"):
+    with pytest.raises(
+        ValueError, match=r"tf_efficientnetv2_b3 by 'squash' with crop_pct 0.9: set resize"
+    ):
         Grid("tf_efficientnetv2_b3")

@@ -37,7 +37,9 @@ DAY, TIME = date(2024, 5, 31), datetime(2024, 5, 31, 18, 0)
         (["", " "], ["", " "]),
     ],
 )
-def test_a_text_column_is_numbers_or_dates_if_all_values_are(texts: list[str], expected: list[Any]) -> None:
+def test_a_text_column_is_numbers_or_dates_if_all_values_are(
+    texts: list[str], expected: list[Any]
+) -> None:
     found = typed_texts(texts)
     assert found == expected
     assert list(map(type, found)) == list(map(type, expected))
@@ -81,7 +83,13 @@ RESERVED = st.sampled_from([
     "item_id", "image_id", "split", "embedding", "date", "folder", "__index__", "shard", "row", "deleted", "captions",
     "meta.x", "sha256", "width", "id", "score",
 ])  # fmt: skip
-VALUES = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | st.text(max_size=5)
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +101,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(row=st.dictionaries(RESERVED | NAMES, VALUES, max_size=6))
 def test_columns_of_any_name_and_type_come_back(photos: Path, row: dict[str, Any]) -> None:
-    (photos / "captions.jsonl").write_text(json.dumps(row | {"image": "a.jpg", "caption": "a star"}))
+    (photos / "captions.jsonl").write_text(
+        json.dumps(row | {"image": "a.jpg", "caption": "a star"})
+    )
     source = files_source(photos, photos)
     found = {} if source.metadata is None else source.metadata.to_pylist()[0]
     assert found.pop("item_id", "a.jpg") == "a.jpg"
-    assert found == {f"meta.{name}": value for name, value in row.items() if name not in ("image", "caption")}
+    assert found == {
+        f"meta.{name}": value for name, value in row.items() if name not in ("image", "caption")
+    }

@@ -39,7 +39,9 @@ def test_copied_images_move_with_the_dataset(tmp_path, corpus):
 
 def test_corpus_without_files_has_no_paths(tmp_path, corpus):
     images = [replace(image, path=None) for image in corpus.images]
-    counts = write_dataset(tmp_path, "Custom", replace(corpus, images=images, phrases=[]), **SETTINGS)
+    counts = write_dataset(
+        tmp_path, "Custom", replace(corpus, images=images, phrases=[]), **SETTINGS
+    )
     dataset = read_dataset(tmp_path)
     assert counts["leaked_images"] == 0
     assert dataset.images["sha256"].isna().all()
@@ -52,10 +54,14 @@ def test_inconsistent_tables_are_rejected(tmp_path, corpus):
     images = tmp_path / "images.parquet"
     rows = pd.read_parquet(images).to_dict("records")
     write_table(images, IMAGES, [row for row in rows if row["split"] != "val"])
-    with pytest.raises(ValueError, match=r"captions\.parquet, column 'image_id': 'val' is not in images\.parquet"):
+    with pytest.raises(
+        ValueError, match=r"captions\.parquet, column 'image_id': 'val' is not in images\.parquet"
+    ):
         read_dataset(tmp_path)
     write_table(images, IMAGES, [{**row, "split": "dev"} for row in rows])
-    with pytest.raises(ValueError, match=r"images\.parquet, column 'split': \['dev'\], expected train, val, test"):
+    with pytest.raises(
+        ValueError, match=r"images\.parquet, column 'split': \['dev'\], expected train, val, test"
+    ):
         read_dataset(tmp_path)
 
 

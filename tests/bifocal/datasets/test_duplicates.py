@@ -6,7 +6,12 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bifocal.datasets.duplicates import DECODED_SIDE, mismatched_captions, near_duplicates, shared_captions
+from bifocal.datasets.duplicates import (
+    DECODED_SIDE,
+    mismatched_captions,
+    near_duplicates,
+    shared_captions,
+)
 from bifocal.onnx.images import open_image
 
 
@@ -35,7 +40,9 @@ def test_reduced_decoding_keeps_the_requested_side(tmp_path: Path) -> None:
 
 
 def test_shared_captions_ignores_case_and_white_space() -> None:
-    captions = pd.DataFrame({"image_id": ["a", "a", "b", "c"], "text": ["A  dog.", "a dog.", "a Dog.", "a cat."]})
+    captions = pd.DataFrame(
+        {"image_id": ["a", "a", "b", "c"], "text": ["A  dog.", "a dog.", "a Dog.", "a cat."]}
+    )
     assert shared_captions(captions).to_numpy().tolist() == [["a dog.", 2]]
 
 
@@ -47,14 +54,24 @@ def test_exchanged_captions_are_found_and_others_are_not() -> None:
     random = np.random.default_rng(0)
     directions = random.normal(size=(40, 32))
     things = [random.choice(40, 4, replace=False) for _ in range(200)]
-    images = np.stack([directions[chosen].sum(axis=0) for chosen in things]) + 0.2 * random.normal(size=(200, 32))
-    captions = [" ".join(WORDS[thing] for thing in random.permutation(chosen)) for chosen in things for _ in range(2)]
+    images = np.stack([directions[chosen].sum(axis=0) for chosen in things]) + 0.2 * random.normal(
+        size=(200, 32)
+    )
+    captions = [
+        " ".join(WORDS[thing] for thing in random.permutation(chosen))
+        for chosen in things
+        for _ in range(2)
+    ]
     image_of_caption = np.repeat(np.arange(200), 2)
-    assert not [m for m in mismatched_captions(images, captions, image_of_caption) if m.better > 0.95]
+    assert not [
+        m for m in mismatched_captions(images, captions, image_of_caption) if m.better > 0.95
+    ]
     wrong = random.permutation(200)[:10]
     for image, other in zip(wrong, np.roll(wrong, 1), strict=True):
         captions[2 * image] = " ".join(WORDS[thing] for thing in things[other])
-    found = [mismatch.caption for mismatch in mismatched_captions(images, captions, image_of_caption)]
+    found = [
+        mismatch.caption for mismatch in mismatched_captions(images, captions, image_of_caption)
+    ]
     # A wrong caption fits a random rank: a tenth of them are above SUSPICIOUS by chance, the others just below.
     ranks = {m.caption: m.better for m in mismatched_captions(images, captions, image_of_caption)}
     assert set(found) <= {2 * image for image in wrong}

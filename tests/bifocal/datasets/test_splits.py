@@ -9,13 +9,18 @@ from hypothesis import strategies as st
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 
-@given(count=st.integers(1, 60), seed=st.integers(0, 99), val=st.floats(0, 0.5), test=st.floats(0, 0.4))
+@given(
+    count=st.integers(1, 60), seed=st.integers(0, 99), val=st.floats(0, 0.5), test=st.floats(0, 0.4)
+)
 def test_drawn_splits_have_their_fractions_and_ignore_the_order(count, seed, val, test):
     splits = {str(number): "train" for number in range(count)}
     subsets = {"train": "train2017", "val": val, "test": test}
     drawn = draw_splits(splits, subsets, seed)
     counts = Counter(drawn.values())
-    assert (counts["val"], counts["test"]) == (round(val * count), min(round(test * count), count - counts["val"]))
+    assert (counts["val"], counts["test"]) == (
+        round(val * count),
+        min(round(test * count), count - counts["val"]),
+    )
     assert draw_splits(dict(reversed(splits.items())), subsets, seed) == drawn
 
 

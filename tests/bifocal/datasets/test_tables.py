@@ -48,12 +48,20 @@ def test_table_without_its_schema_is_rejected(tmp_path):
     path.write_bytes(b"caption_id,text\n")
     with pytest.raises(ValueError, match=r"captions\.parquet is not a Parquet table"):
         read_table(path, CAPTIONS)
-    columns = {"caption_id": pa.array([0], pa.int64()), "image_id": pa.array(["a"]), "text": pa.array(["a dog"])}
+    columns = {
+        "caption_id": pa.array([0], pa.int64()),
+        "image_id": pa.array(["a"]),
+        "text": pa.array(["a dog"]),
+    }
     pq.write_table(pa.table({name: columns[name] for name in ("caption_id", "image_id")}), path)
-    with pytest.raises(ValueError, match=r"captions\.parquet has no column 'text'; it has caption_id, image_id"):
+    with pytest.raises(
+        ValueError, match=r"captions\.parquet has no column 'text'; it has caption_id, image_id"
+    ):
         read_table(path, CAPTIONS)
     pq.write_table(pa.table({**columns, "caption_id": pa.array(["0"])}), path)
-    with pytest.raises(ValueError, match=r"captions\.parquet, column 'caption_id': type string, expected int64"):
+    with pytest.raises(
+        ValueError, match=r"captions\.parquet, column 'caption_id': type string, expected int64"
+    ):
         read_table(path, CAPTIONS)
     pq.write_table(pa.table({**columns, "text": pa.array([None], pa.string())}), path)
     with pytest.raises(ValueError, match=r"captions\.parquet, column 'text': 1 nulls"):

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import (
+    SPLITS,
+    CaptionEntry,
+    Corpus,
+    ImageEntry,
+    LabelEntry,
+    PhraseEntry,
+    RejectedEntry,
+)
 from bifocal.datasets.writer import validate_corpus
 from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
@@ -21,7 +29,9 @@ def test_valid_corpus_is_written_completely(tmp_path, corpus):
     dataset = read_dataset(tmp_path)
     assert [counts[key] for key in ("images", "images_val", "captions", "phrases")] == [3, 1, 6, 3]
     assert dataset.captions["text"].tolist() == [caption.text for caption in corpus.captions]
-    assert dataset.images[["width", "height"]].drop_duplicates().values.tolist() == [[WIDTH, HEIGHT]]
+    assert dataset.images[["width", "height"]].drop_duplicates().values.tolist() == [
+        [WIDTH, HEIGHT]
+    ]
     assert dataset.image_path("val") == corpus.image_root / "val" / "a.jpg"
     assert rejected(tmp_path) == {}
     assert json.loads((tmp_path / "dataset.json").read_text())["corpus"] == "Custom"
@@ -32,7 +42,13 @@ def test_corpus_without_phrases_has_an_empty_table(tmp_path, corpus):
     assert read_dataset(tmp_path).split("train").phrases.empty
 
 
-@given(path=st.lists(st.sampled_from(["..", "val", "link", "a.jpg", "secret.jpg", "loop"]), min_size=1, max_size=4))
+@given(
+    path=st.lists(
+        st.sampled_from(["..", "val", "link", "a.jpg", "secret.jpg", "loop"]),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_no_path_of_a_corpus_leads_out_of_its_root(tmp_path_factory, path):
     root = tmp_path_factory.mktemp("corpus")
     (root / "images" / "val").mkdir(parents=True)
@@ -41,9 +57,15 @@ def test_no_path_of_a_corpus_leads_out_of_its_root(tmp_path_factory, path):
     (root / "images" / "link").symlink_to("..")
     (root / "images" / "loop").symlink_to("loop")
     (root / "images" / "a.jpg").symlink_to(root / "secret.jpg")
-    corpus = Corpus(root / "images", [ImageEntry("1", "/".join(path), "val")], [CaptionEntry(1, "1", "a dog")])
+    corpus = Corpus(
+        root / "images", [ImageEntry("1", "/".join(path), "val")], [CaptionEntry(1, "1", "a dog")]
+    )
     valid, files = validate_corpus(corpus, root / "copies", 10_000)
-    copies = [file.relative_to(root / "copies").as_posix() for file in (root / "copies").rglob("*") if file.is_file()]
+    copies = [
+        file.relative_to(root / "copies").as_posix()
+        for file in (root / "copies").rglob("*")
+        if file.is_file()
+    ]
     assert copies == [image.path for image in valid.images]
     assert len(valid.images) == len(files) == ("/".join(path) == "val/a.jpg")
     assert len(valid.rejected) >= (not valid.images)
@@ -54,7 +76,10 @@ def test_identical_file_in_two_splits_is_leakage(tmp_path, corpus, photograph, c
     corpus = add(corpus, ImageEntry("again", "other/b.jpg", "test"))
     counts = write_dataset(tmp_path, "Custom", corpus, **SETTINGS)
     table = pd.read_parquet(tmp_path / "leakage.parquet")
-    assert set(zip(table["image_id"], table["split"], strict=True)) == {("val", "val"), ("again", "test")}
+    assert set(zip(table["image_id"], table["split"], strict=True)) == {
+        ("val", "val"),
+        ("again", "test"),
+    }
     assert table["sha256"].nunique() == 1
     assert counts["leaked_images"] == 2
     assert "leakage: 2 images" in capsys.readouterr().err
@@ -62,30 +87,49 @@ def test_identical_file_in_two_splits_is_leakage(tmp_path, corpus, photograph, c
 
 def test_identical_file_in_one_split_is_no_leakage(tmp_path, corpus, photograph):
     photograph(corpus.image_root / "other" / "b.jpg", seed=1)
-    counts = write_dataset(tmp_path, "Custom", add(corpus, ImageEntry("again", "other/b.jpg", "val")), **SETTINGS)
+    counts = write_dataset(
+        tmp_path, "Custom", add(corpus, ImageEntry("again", "other/b.jpg", "val")), **SETTINGS
+    )
     assert counts["leaked_images"] == 0
 
 
 def test_max_rejected_fraction_counts_images_and_captions(tmp_path, corpus):
-    broken = add(corpus, ImageEntry("new", "absent.jpg", "val"))  # an image and its caption, of 4 and 7
+    broken = add(
+        corpus, ImageEntry("new", "absent.jpg", "val")
+    )  # an image and its caption, of 4 and 7
     fraction = 2 / 11
     write_dataset(tmp_path, "Custom", broken, **{**SETTINGS, "max_rejected_fraction": fraction})
-    with pytest.raises(ValueError, match=r"1 of 4 images and 1 of 7 captions .*18\.18%.*absent\.jpg: No such file"):
-        write_dataset(tmp_path, "Custom", broken, **{**SETTINGS, "max_rejected_fraction": np.nextafter(fraction, 0)})
+    with pytest.raises(
+        ValueError, match=r"1 of 4 images and 1 of 7 captions .*18\.18%.*absent\.jpg: No such file"
+    ):
+        write_dataset(
+            tmp_path,
+            "Custom",
+            broken,
+            **{**SETTINGS, "max_rejected_fraction": np.nextafter(fraction, 0)},
+        )
     assert "absent.jpg" in rejected(tmp_path)
 
 
 def test_excluded_entries_are_listed_and_do_not_count(tmp_path, corpus):
-    excluded = [RejectedEntry("image", f"{number}.jpg", "in no list", intentional=True) for number in range(50)]
+    excluded = [
+        RejectedEntry("image", f"{number}.jpg", "in no list", intentional=True)
+        for number in range(50)
+    ]
     counts = write_dataset(
-        tmp_path, "Custom", replace(corpus, excluded=excluded), **{**SETTINGS, "max_rejected_fraction": 0.0}
+        tmp_path,
+        "Custom",
+        replace(corpus, excluded=excluded),
+        **{**SETTINGS, "max_rejected_fraction": 0.0},
     )
     assert (counts["excluded"], counts["rejected_images"]) == (50, 0)
     assert pd.read_parquet(tmp_path / "rejected.parquet")["intentional"].all()
 
 
 def test_dataset_without_valid_images_is_an_error(tmp_path, corpus):
-    with pytest.raises(ValueError, match=r"no image is valid. The first problems: .* more than max_pixels 1; "):
+    with pytest.raises(
+        ValueError, match=r"no image is valid. The first problems: .* more than max_pixels 1; "
+    ):
         write_dataset(tmp_path, "Custom", corpus, **{**SETTINGS, "max_pixels": 1})
 
 
@@ -107,7 +151,9 @@ def test_invalid_image_is_listed(tmp_path, corpus, image, reason):
 
 
 def test_captions_of_a_rejected_image_are_listed(tmp_path, corpus):
-    write_dataset(tmp_path, "Custom", add(corpus, ImageEntry("new", "absent.jpg", "val")), **SETTINGS)
+    write_dataset(
+        tmp_path, "Custom", add(corpus, ImageEntry("new", "absent.jpg", "val")), **SETTINGS
+    )
     assert "its image new is not in the dataset" in rejected(tmp_path)["100 of new"]
 
 
@@ -120,7 +166,9 @@ def test_captions_of_a_rejected_image_are_listed(tmp_path, corpus):
     ],
 )
 def test_invalid_caption_is_listed(tmp_path, corpus, caption, reason):
-    counts = write_dataset(tmp_path, "Custom", replace(corpus, captions=[*corpus.captions, caption]), **SETTINGS)
+    counts = write_dataset(
+        tmp_path, "Custom", replace(corpus, captions=[*corpus.captions, caption]), **SETTINGS
+    )
     assert (counts["rejected_captions"], counts["captions"]) == (1, len(corpus.captions))
     assert reason in rejected(tmp_path)[f"{caption.caption_id} of {caption.image_id}"]
 
@@ -151,13 +199,27 @@ def test_labels_are_written_and_split(tmp_path, photograph):
     for number, name in enumerate("abc"):
         photograph(tmp_path / "photos" / f"{name}.jpg", seed=number)
     images = [
-        ImageEntry(name, f"{name}.jpg", split) for name, split in zip("abc", ("train", "train", "val"), strict=True)
+        ImageEntry(name, f"{name}.jpg", split)
+        for name, split in zip("abc", ("train", "train", "val"), strict=True)
     ]
-    labels = [LabelEntry("a", "t", "x", 0.5, "film"), LabelEntry("b", "t", "x", None), LabelEntry("c", "t", "x", 1.0)]
+    labels = [
+        LabelEntry("a", "t", "x", 0.5, "film"),
+        LabelEntry("b", "t", "x", None),
+        LabelEntry("c", "t", "x", 1.0),
+    ]
     corpus = Corpus(tmp_path / "photos", images, (), labels=labels)
-    broken = [LabelEntry("a", "t", "x", 2.0), LabelEntry("d", "t", "x", 2.0), LabelEntry("b", "u", "x", float("nan"))]
+    broken = [
+        LabelEntry("a", "t", "x", 2.0),
+        LabelEntry("d", "t", "x", 2.0),
+        LabelEntry("b", "u", "x", float("nan")),
+    ]
     counts = write_dataset(tmp_path, "Custom", replace(corpus, labels=labels + broken), **SETTINGS)
-    assert (counts["images"], counts["captions"], counts["labels"], counts["rejected_labels"]) == (3, 0, 3, 3)
+    assert (counts["images"], counts["captions"], counts["labels"], counts["rejected_labels"]) == (
+        3,
+        0,
+        3,
+        3,
+    )
     reasons = dict(pd.read_parquet(tmp_path / "rejected.parquet")[["entry", "reason"]].to_numpy())
     assert reasons["t x of a"] == "duplicate label"
     assert reasons["u x of b"] == "its value is nan"

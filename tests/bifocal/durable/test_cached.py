@@ -28,7 +28,9 @@ def test_the_latest_used_graphs_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "calls").read_text() == "abcabb"
 
 
-def test_a_graph_with_a_second_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_with_a_second_file_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "graph.onnx.data").write_bytes(b"weights")
     for _ in range(2):

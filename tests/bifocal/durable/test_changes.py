@@ -19,7 +19,11 @@ STEPS: dict[str, Callable[..., object]] = {
 
 
 def contents(root: Path) -> dict[str, str]:
-    return {path.relative_to(root).as_posix(): path.read_text() for path in root.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(root).as_posix(): path.read_text()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
 
 
 def write(root: Path, files: dict[str, str]) -> None:

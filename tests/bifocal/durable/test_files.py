@@ -47,7 +47,9 @@ def test_two_writers_write_one_after_the_other(tmp_path: Path) -> None:
 
 def test_lines_of_several_writers_are_whole(tmp_path: Path) -> None:
     file = tmp_path / "lines"
-    threads = [threading.Thread(target=append_line, args=(file, str(number) * 50)) for number in range(8)]
+    threads = [
+        threading.Thread(target=append_line, args=(file, str(number) * 50)) for number in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -64,7 +66,10 @@ def test_a_folder_is_new_complete_and_only_replaced_on_request(tmp_path: Path) -
     (folder.with_name("folder.partial") / "of a killed process").touch()
     with new_folder(folder) as written:
         (written / "one").write_text("1")
-    with pytest.raises(FileExistsError, match="exists already: name a new folder"), new_folder(folder):
+    with (
+        pytest.raises(FileExistsError, match="exists already: name a new folder"),
+        new_folder(folder),
+    ):
         pass
     write_once(folder, lambda path: pytest.fail(str(path)))
     assert [path.name for path in folder.iterdir()] == ["one"]

@@ -23,12 +23,23 @@ INPUTS = ("dataset", "features", "text", "embedding")
 def write_inputs(folders: Mapping[str, Path]) -> None:
     """Write the data into the existing folders named in ``INPUTS``."""
     corpus = Scenes(train=2, val=1, test=9, size=64).read(folders["dataset"] / "images")
-    write_dataset(folders["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0)
+    write_dataset(
+        folders["dataset"],
+        "Scenes",
+        corpus,
+        copy_images=True,
+        max_pixels=10**6,
+        max_rejected_fraction=0.0,
+    )
     dataset = read_dataset(folders["dataset"])
     random = np.random.default_rng(0)
     with FeatureWriter(folders["features"], regions=SIDE**2, dim=DIM, metadata={}) as writer:
         for image_id in dataset.images["image_id"]:
-            writer.add(image_id, random.normal(size=(SIDE**2, DIM)).astype(np.float32), cell_boxes(SIDE, SIDE).numpy())
+            writer.add(
+                image_id,
+                random.normal(size=(SIDE**2, DIM)).astype(np.float32),
+                cell_boxes(SIDE, SIDE).numpy(),
+            )
     vectorizer = Word2Vec(dim=WORDS, min_count=1, epochs=1)
     captions = list(dataset.captions["text"])
     vectorizer.fit(captions, seed=0)

@@ -25,7 +25,9 @@ SIZE = 96
 
 
 @pytest.fixture(scope="module")
-def exported(graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ClassMixture]:
+def exported(
+    graph_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, ClassMixture]:
     """A folder with a head of three classes, and its encoders in ``onnx``."""
     folder = tmp_path_factory.mktemp("exported")
     texts = [name for names in NAMES for name in names] + DEFINITIONS
@@ -63,28 +65,39 @@ def test_images_are_sums_of_centered_class_vectors(exported: tuple[Path, ClassMi
     found = Embedder(folder / "onnx").embed_images(image_files(3))
     for content, vector in zip(image_files(3), found, strict=True):
         with Image.open(BytesIO(content)) as opened, torch.inference_mode():
-            pixels = np.array(opened.resize((SIZE, SIZE), Image.Resampling.BICUBIC)).transpose(2, 0, 1)
+            pixels = np.array(opened.resize((SIZE, SIZE), Image.Resampling.BICUBIC)).transpose(
+                2, 0, 1
+            )
             logits = module(torch.from_numpy(pixels)[None])[0].flatten(0, 1).double().tolist()
         probabilities = [0.0] * classes
         for cell in logits:
             exponents = [np.exp(value - max(cell)) for value in cell]
             for k in range(classes):
                 probabilities[k] += exponents[k] / sum(exponents) / len(logits)
-        expected = [sum(probabilities[k] * (vectors[k][d] - center[d]) for k in range(classes)) for d in range(dim)]
+        expected = [
+            sum(probabilities[k] * (vectors[k][d] - center[d]) for k in range(classes))
+            for d in range(dim)
+        ]
         assert vector == pytest.approx(np.array(expected) / np.linalg.norm(expected), abs=2e-4)
 
 
-def test_a_class_vector_is_the_normalized_sum_of_names_and_definition(exported: tuple[Path, ClassMixture]) -> None:
+def test_a_class_vector_is_the_normalized_sum_of_names_and_definition(
+    exported: tuple[Path, ClassMixture],
+) -> None:
     folder, _ = exported
     stored = load_file(folder / "head" / "classes.safetensors")
     # The first class has two names.
     names = stored["synonyms"][0] + stored["synonyms"][1]
     expected = names / np.linalg.norm(names) + stored["definitions"][0]
-    assert stored_vectors(folder / "head")[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+    assert stored_vectors(folder / "head")[0] == pytest.approx(
+        expected / np.linalg.norm(expected), abs=1e-6
+    )
     # The last class has one name, and a word that only pointing reads.
     assert stored["named"].tolist() == [True, True, True, True, False]
     expected = stored["synonyms"][3] + stored["definitions"][2]
-    assert stored_vectors(folder / "head")[2] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+    assert stored_vectors(folder / "head")[2] == pytest.approx(
+        expected / np.linalg.norm(expected), abs=1e-6
+    )
 
 
 def test_sentences_are_those_of_the_head(exported: tuple[Path, ClassMixture]) -> None:

@@ -13,7 +13,9 @@ from bifocal.training.pretraining.elmo import pretrain_elmo
 
 def test_exported_elmo_reads_sentences_as_the_vectorizer_does(tmp_path: Path) -> None:
     captions = ["A dog runs on the grass", "Two cats", "!"]
-    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo)
+    vectorizer = ElmoLayers(
+        projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, train=pretrain_elmo
+    )
     vectorizer.fit(captions, seed=0)
     text = tmp_path / "text"
     text.mkdir()
@@ -24,5 +26,7 @@ def test_exported_elmo_reads_sentences_as_the_vectorizer_does(tmp_path: Path) ->
     expected = load_vectorizer(text).vectorize(sentences)
     values, lengths = SentenceReader(tmp_path).read(sentences)
     assert lengths.tolist() == expected.lengths.tolist() == [1, 4, 100, 2]
-    np.testing.assert_allclose(values, expected.values.numpy(), atol=1e-3, rtol=1e-3)  # float16 in both
+    np.testing.assert_allclose(
+        values, expected.values.numpy(), atol=1e-3, rtol=1e-3
+    )  # float16 in both
     assert (np.abs(values - expected.values.numpy()) < 1e-6).mean() > 0.99

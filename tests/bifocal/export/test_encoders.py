@@ -32,7 +32,12 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
         "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8},
     }
     torch.manual_seed(0)
-    ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"}
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": 5,
+        "image_encoder": encoder,
+        "text_encoder": "ProjectionEncoder",
+    }
     save_model(tmp_path, build_model(ref, feature_dim=3, text_dim=4, text_format="vectors"))
     file = tmp_path / "image_encoder.onnx"
     export_encoder(tmp_path, "image_encoder", file)
@@ -48,34 +53,52 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
 
     export_localizer(tmp_path, tmp_path, tmp_path)
     assert list(compare_localizer(tmp_path, tmp_path, seed=0)) == []  # no graph reads images
-    (tmp_path / "preprocessing.json").write_text(json.dumps({"size": 400, "interpolation": "bilinear"}))
+    (tmp_path / "preprocessing.json").write_text(
+        json.dumps({"size": 400, "interpolation": "bilinear"})
+    )
     for localizer in (None, {"name": "SmoothedActivations", "sigma": 0.2}):
         export_localizer(tmp_path, tmp_path, tmp_path, localizer)
         (parity,) = compare_localizer(tmp_path, tmp_path, 0, localizer)
         assert (parity.branch, parity.length) == ("localizer", 13 * 13)
         assert parity.difference < 1e-5
-    assert json.loads((tmp_path / "localizer.json").read_text())["arguments"] == {"sigma": 0.2, "center": 0.5}
+    assert json.loads((tmp_path / "localizer.json").read_text())["arguments"] == {
+        "sigma": 0.2,
+        "center": 0.5,
+    }
 
 
-def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(tmp_path: Path) -> None:
+def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
+    tmp_path: Path,
+) -> None:
     extractor = ImageFiles(160, "aspect", "resnet10t")
     torch.manual_seed(0)
     network = {"channels": [8, 16, 24, 32], "stem_width": 8}
     encoder = {"name": "RMACEncoder", "backbone": "resnet10t", "model_arguments": network}
-    ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"}
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": 5,
+        "image_encoder": encoder,
+        "text_encoder": "ProjectionEncoder",
+    }
     model = build_model(ref, feature_dim=3, text_dim=4, text_format="vectors").eval()
     save_model(tmp_path, model)
     export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
-    parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
+    parities = list(
+        compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0)
+    )
     assert max(parity.difference for parity in parities) < 1e-5
     assert keeps_pixels(model.image_encoder, "aspect", 160)
     assert not keeps_pixels(model.image_encoder, "limit", 160)
 
     (tmp_path / "features").mkdir()
-    with FeatureWriter(tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()) as writer:
+    with FeatureWriter(
+        tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()
+    ) as writer:
         writer.add("a", np.array([[160, 160]]))
     with pytest.raises(ValueError, match=r"no preprocessing\.json: its graph reads pixels"):
-        CollectionEmbedder(tmp_path, "rmac", Source("images", None, [])).write(tmp_path / "collection", [])
+        CollectionEmbedder(tmp_path, "rmac", Source("images", None, [])).write(
+            tmp_path / "collection", []
+        )
     write_preprocessing(tmp_path / "features", tmp_path)
     served = ImageVectors(tmp_path)
     assert served.reads_images
@@ -88,7 +111,11 @@ def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
         pixels = extractor.preprocess(image).unsqueeze(0)
         assert max(pixels.shape) == 160
         with torch.inference_mode():
-            expected.append(model.image_encoder(pixels.float(), torch.ones(pixels[:, 0].shape, dtype=torch.bool))[0])
+            expected.append(
+                model.image_encoder(
+                    pixels.float(), torch.ones(pixels[:, 0].shape, dtype=torch.bool)
+                )[0]
+            )
     vectors, regions = served.encode_images([served.decode(file, 10**6).pixels for file in files])
     assert regions is None
     torch.testing.assert_close(torch.from_numpy(vectors), torch.stack(expected), rtol=0, atol=1e-5)
@@ -97,7 +124,9 @@ def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
 def test_served_square_is_the_one_that_bean_stretches_an_original_image_to(tmp_path: Path) -> None:
     extractor = ImageFiles(640, "limit", "resnet10t")
     (tmp_path / "features").mkdir()
-    with FeatureWriter(tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()) as writer:
+    with FeatureWriter(
+        tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()
+    ) as writer:
         writer.add("a", np.array([[90, 60]]))
     write_preprocessing(tmp_path / "features", tmp_path, stretched_side=48)
     coarse = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8))

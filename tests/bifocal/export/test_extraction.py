@@ -38,7 +38,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         images.append(ImageEntry(str(number), f"{number}.png", "train"))
     captions = [CaptionEntry(number, str(number), "noise") for number in range(len(SIZES))]
     corpus = Corpus(folder, images, captions)
-    write_dataset(folder, "noise", corpus, copy_images=False, max_pixels=10**6, max_rejected_fraction=0.0)
+    write_dataset(
+        folder, "noise", corpus, copy_images=False, max_pixels=10**6, max_rejected_fraction=0.0
+    )
     return read_dataset(folder)
 
 
@@ -68,19 +70,28 @@ def test_features_are_those_of_torch_and_the_export_copies_the_graph(
     found = dict(source.read(ids))
     assert list(found) == ids
     for image_id, regions in found.items():
-        torch.testing.assert_close(regions.features, expected[image_id].features, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            regions.features, expected[image_id].features, rtol=1e-3, atol=1e-4
+        )
         torch.testing.assert_close(regions.boxes, expected[image_id].boxes, rtol=0, atol=1e-6)
 
-    with FeatureWriter(tmp_path, regions=source.regions, dim=source.dim, metadata=metadata) as writer:
+    with FeatureWriter(
+        tmp_path, regions=source.regions, dim=source.dim, metadata=metadata
+    ) as writer:
         write_features(found.items(), writer, total=len(ids))
-    monkeypatch.setattr("bifocal.export.extraction.run_in_fresh_process", None)  # an export would call it
+    monkeypatch.setattr(
+        "bifocal.export.extraction.run_in_fresh_process", None
+    )  # an export would call it
     (tmp_path / "onnx").mkdir()
     export_backbone(tmp_path, tmp_path / "onnx")
     assert (tmp_path / "onnx" / GRAPH).is_file()
 
 
 def test_torch_computes_features_without_a_graph(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    dataset: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("no operator aten::unknown")
@@ -93,7 +104,9 @@ def test_torch_computes_features_without_a_graph(
     assert "no operator aten::unknown" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "images"), [({}, FEWEST - 1), ({"resize": "aspect"}, FEWEST)])
+@pytest.mark.parametrize(
+    ("arguments", "images"), [({}, FEWEST - 1), ({"resize": "aspect"}, FEWEST)]
+)
 def test_torch_computes_few_features_and_those_of_images_that_keep_their_shape(
     dataset: Dataset, arguments: dict[str, Any], images: int, tmp_path: Path
 ) -> None:

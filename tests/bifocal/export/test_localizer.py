@@ -12,7 +12,13 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SMILEEncoder
+from bifocal.image_encoders import (
+    BEANEncoder,
+    LinearEncoder,
+    MultiLevelEncoder,
+    ProjectionEncoder,
+    SMILEEncoder,
+)
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.localization import BEANHeatmap, MultiLevelHeatmap, SmoothedActivations, rasterize
 from bifocal.localization.attention import AttentionOptions
@@ -47,14 +53,18 @@ CASES: list[tuple[ImageEncoder, Localizer | None]] = [
 @pytest.mark.parametrize(("encoder", "localizer"), CASES)
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**16))
-def test_numpy_gives_the_scores_of_the_localizer(encoder: ImageEncoder, localizer: Localizer | None, seed: int) -> None:
+def test_numpy_gives_the_scores_of_the_localizer(
+    encoder: ImageEncoder, localizer: Localizer | None, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     localizer = localizer or encoder.eval().localizer()
     assert localizer is not None
     cells = 6 * encoder.levels_per_image
     boxes = cell_boxes(2, 3).repeat(encoder.levels_per_image, 1).expand(3, -1, -1)
     regions = RegionBatch(
-        torch.randn(3, cells, INPUT, generator=generator), torch.ones(3, cells, dtype=torch.bool), boxes
+        torch.randn(3, cells, INPUT, generator=generator),
+        torch.ones(3, cells, dtype=torch.bool),
+        boxes,
     )
     texts = normalize(torch.randn(3, DIM, generator=generator), dim=1)
     served = localizer.served()
@@ -66,14 +76,20 @@ def test_numpy_gives_the_scores_of_the_localizer(encoder: ImageEncoder, localize
         arguments = dict(served.arguments)
         if served.scores in WITH_BOXES:
             arguments["boxes"] = boxes[row].numpy()
-        scores = SCORES[served.scores](encoded.vectors[row].numpy(), texts[row].numpy(), **arguments)
+        scores = SCORES[served.scores](
+            encoded.vectors[row].numpy(), texts[row].numpy(), **arguments
+        )
         np.testing.assert_allclose(scores, expected.scores[row].numpy(), atol=1e-5)
         heatmap = heatmaps.rasterize(scores, expected.boxes[row].numpy(), 11)
-        np.testing.assert_array_equal(heatmap, rasterize(torch.from_numpy(scores), expected.boxes[row], 11, 11))
+        np.testing.assert_array_equal(
+            heatmap, rasterize(torch.from_numpy(scores), expected.boxes[row], 11, 11)
+        )
 
 
 def test_a_model_without_localizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"has no localizer\.json: the model has no localizer"):
+    with pytest.raises(
+        FileNotFoundError, match=r"has no localizer\.json: the model has no localizer"
+    ):
         HeatmapModel(tmp_path, ImageGraph.__new__(ImageGraph))
 
 

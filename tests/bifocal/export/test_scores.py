@@ -20,7 +20,10 @@ ABLATIONS: list[dict[str, Any]] = [
 
 def new_model(arguments: dict[str, Any]) -> GroundingModel:
     torch.manual_seed(0)
-    parts = {"image_encoder": {"name": "MultiLevelEncoder", "levels": 2}, "text_encoder": "ElmoMixtureEncoder"}
+    parts = {
+        "image_encoder": {"name": "MultiLevelEncoder", "levels": 2},
+        "text_encoder": "ElmoMixtureEncoder",
+    }
     ref = {"name": "GroundingModel", "dim": 6, **parts, **arguments}
     model = build_model(ref, feature_dim=5, text_dim=8, text_format="contextual").eval()
     assert isinstance(model, GroundingModel)
@@ -29,12 +32,16 @@ def new_model(arguments: dict[str, Any]) -> GroundingModel:
 
 @pytest.mark.parametrize("arguments", ABLATIONS)
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 3), (5, 20)])
-def test_scores_of_the_graph_are_those_of_the_model(arguments: dict[str, Any], batch: int, length: int) -> None:
+def test_scores_of_the_graph_are_those_of_the_model(
+    arguments: dict[str, Any], batch: int, length: int
+) -> None:
     model = new_model(arguments)
     cells, sentences, words = example_inputs(model, "scores", batch, length, seed=length)
     with torch.inference_mode():
         expected = model.score(cells, (sentences, words)).cross
-        torch.testing.assert_close(branch_module(model, "scores")(cells, sentences, words), expected)
+        torch.testing.assert_close(
+            branch_module(model, "scores")(cells, sentences, words), expected
+        )
     assert expected.shape == (batch, batch + 1)
 
 
@@ -48,5 +55,10 @@ def test_exported_scores_have_dynamic_dimensions(tmp_path: Path) -> None:
     assert len(parities) == 9
     assert max(parity.difference for parity in parities) < 1e-5
     inputs = {value.name: value.type.tensor_type.shape.dim for value in onnx.load(file).graph.input}
-    assert [dim.dim_param or dim.dim_value for dim in inputs["cells"]] == ["images", "levels", "regions", 6]
+    assert [dim.dim_param or dim.dim_value for dim in inputs["cells"]] == [
+        "images",
+        "levels",
+        "regions",
+        6,
+    ]
     assert [dim.dim_param or dim.dim_value for dim in inputs["words"]] == ["sentences", "time", 6]

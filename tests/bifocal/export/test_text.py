@@ -18,7 +18,12 @@ from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.export.encoders import export_encoder
 from bifocal.export.formats.immich import export_immich
 from bifocal.export.graphs.parity import compare_encoder
-from bifocal.export.text import compare_text_encoder, export_sentences, export_text_encoder, has_network
+from bifocal.export.text import (
+    compare_text_encoder,
+    export_sentences,
+    export_text_encoder,
+    has_network,
+)
 from bifocal.models import build_model, save_model
 from bifocal.onnx.encoders import Embedder, ImageGraph
 from bifocal.onnx.sessions import open_session, run_graph
@@ -62,12 +67,22 @@ def vectorizer_and_encoder(case: str, tiny: Path) -> tuple[dict[str, Any], Any]:
         {"name": "TFIDF"},
         {"name": "SentenceVectors", "path": tiny},
         {"name": "StaticVectors", "path": tiny, "dim": 3},
-        {"name": "FisherVectors", "dim": 4, "centers": 2, "components": 3, "epochs": 1, "iterations": 2},
+        {
+            "name": "FisherVectors",
+            "dim": 4,
+            "centers": 2,
+            "components": 3,
+            "epochs": 1,
+            "iterations": 2,
+        },
     ]
     cases: dict[str, tuple[dict[str, Any], Any]] = {
         "states": ({"name": "TransformerTokens", "path": tiny, "layers": [1, -1]}, MIXTURE),
         "subwords": ({"name": "Subwords", "path": tiny}, ADAPTED),
-        "clip": ({"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP}, "ResidualHead"),
+        "clip": (
+            {"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP},
+            "ResidualHead",
+        ),
         "multilingual": ({"name": "OpenClipText", "tag": None}, "ResidualHead"),
         "sentences": (vectors[1], "LinearEncoder"),
         "vectors": ({"name": "Concatenated", "vectorizers": vectors}, "LinearEncoder"),
@@ -111,7 +126,9 @@ def test_raw_sentences_without_torch_equal_torch(
     save_model(embedding, model)
 
     file = onnx / "text_encoder.onnx"
-    assert has_network(text) == (case != "subwords")  # the encoder itself contains the network of subwords
+    assert has_network(text) == (
+        case != "subwords"
+    )  # the encoder itself contains the network of subwords
     if has_network(text):
         export_text_encoder(embedding, text, file)
         parities = list(compare_text_encoder(embedding, text, file, seed=0))
@@ -121,7 +138,11 @@ def test_raw_sentences_without_torch_equal_torch(
     assert len({(parity.batch, parity.length) for parity in parities}) == 9
     assert max(parity.difference for parity in parities) < 1e-5
 
-    shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns("captions.arrow", "transformer", "text_tower"))
+    shutil.copytree(
+        text,
+        onnx / "text",
+        ignore=shutil.ignore_patterns("captions.arrow", "transformer", "text_tower"),
+    )
     with monkeypatch.context() as patch:
         for name in ABSENT:
             patch.setitem(sys.modules, name, None)
@@ -137,7 +158,10 @@ def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
     for name in ("backbone.onnx", "image_encoder.onnx", "preprocessing.json"):
         shutil.copy(DEMO / name, onnx)
     if case == "vectors":
-        with pytest.raises(ValueError, match="the layout of Immich has one tokenizer, with a token for padding: train"):
+        with pytest.raises(
+            ValueError,
+            match="the layout of Immich has one tokenizer, with a token for padding: train",
+        ):
             export_immich(onnx, folder)
         assert not folder.exists()
         return
@@ -153,7 +177,9 @@ def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
     np.testing.assert_array_equal(exported.embed_images(images), own.encode_images(images))
 
 
-def test_a_sentence_encoder_is_exported_once_with_each_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_encoder_is_exported_once_with_each_pooling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = write_tiny_transformer(CAPTIONS, dim=8, folder=tmp_path / "tiny")
     encoder = TransformerFolder.read(folder)

@@ -18,7 +18,14 @@ from bifocal.onnx.files import model_hash
 from tests.bifocal.contrastive import write_clip
 from tests.bifocal.towers import write_immich
 
-SENTENCES = ["a dog in the snow", "Two  CATS, it's 3 o'clock!", "x " * 99, "", "Ein Hund, im Schnee_mann!", "犬が走る"]
+SENTENCES = [
+    "a dog in the snow",
+    "Two  CATS, it's 3 o'clock!",
+    "x " * 99,
+    "",
+    "Ein Hund, im Schnee_mann!",
+    "犬が走る",
+]
 
 
 class Towers(NamedTuple):
@@ -56,7 +63,9 @@ def expected(weights: Path, files: list[bytes]) -> tuple[Any, Any]:
 def test_vectors_are_those_of_open_clip(towers: Towers, tmp_path: Path) -> None:
     files = [image_file(60, 40), image_file(33, 90), image_file(32, 32)]
     texts, images = expected(towers.weights, files)
-    immich = write_immich(towers.weights, tmp_path / "immich")  # graphs of one sentence and of one image
+    immich = write_immich(
+        towers.weights, tmp_path / "immich"
+    )  # graphs of one sentence and of one image
     for folder in (towers.onnx, immich):
         embedder = Embedder(folder)
         assert embedder.inputs == ("text", "image")
@@ -72,18 +81,27 @@ def test_the_layout_is_immichs(towers: Towers) -> None:
     assert json.loads((towers.onnx / "config.json").read_text())["text_cfg"]["context_length"] == 16
     assert json.loads((towers.onnx / "textual" / "tokenizer_config.json").read_text())["pad_token"]
     embedder = Embedder(towers.onnx)
-    for session, name, kind in ((embedder.images, "image", "float"), (embedder.texts, "text", "int32")):
+    for session, name, kind in (
+        (embedder.images, "image", "float"),
+        (embedder.texts, "text", "int32"),
+    ):
         (value,) = session.get_inputs()
         assert (value.name, value.type) == (name, f"tensor({kind})")
 
 
-def test_other_preprocessing_and_other_tokenizers_are_refused(towers: Towers, tmp_path: Path) -> None:
+def test_other_preprocessing_and_other_tokenizers_are_refused(
+    towers: Towers, tmp_path: Path
+) -> None:
     folder = shutil.copytree(towers.onnx, tmp_path / "onnx")
     file = folder / "visual" / "preprocess_cfg.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"resize_mode": "longest"}))
-    with pytest.raises(ValueError, match=r"has the size 32 x 32 and the resize_mode 'longest': expected a square"):
+    with pytest.raises(
+        ValueError, match=r"has the size 32 x 32 and the resize_mode 'longest': expected a square"
+    ):
         Embedder(folder)
-    with pytest.raises(FileNotFoundError, match=r"has no open_clip_config.json and open_clip_model.safetensors"):
+    with pytest.raises(
+        FileNotFoundError, match=r"has no open_clip_config.json and open_clip_model.safetensors"
+    ):
         export_towers(tmp_path, tmp_path / "x")
     weights = shutil.copytree(towers.weights, tmp_path / "weights")
     file = weights / "open_clip_config.json"

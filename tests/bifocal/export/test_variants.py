@@ -18,9 +18,13 @@ from bifocal.text import Vocabulary, tokenize
 DIM = 48
 
 
-def write_encoder(file: Path, inputs: dict[str, tuple[int, list[str | int]]], weights: np.ndarray, op: str) -> None:
+def write_encoder(
+    file: Path, inputs: dict[str, tuple[int, list[str | int]]], weights: np.ndarray, op: str
+) -> None:
     """Write the unit vector of the mean row of the first input, through a table or a matrix."""
-    values = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
+    values = [
+        helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()
+    ]
     first, second = inputs
     arguments = ["weights", first] if op == "Gather" else [first, "weights"]
     nodes = [
@@ -33,7 +37,9 @@ def write_encoder(file: Path, inputs: dict[str, tuple[int, list[str | int]]], we
     constants = [numpy_helper.from_array(weights.astype(np.float32), "weights")]
     constants.append(numpy_helper.from_array(np.array([1]), "axes"))
     graph = helper.make_graph(nodes, "made", values, [output], constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file
+    )
 
 
 @pytest.fixture
@@ -43,16 +49,27 @@ def exported(tmp_path: Path) -> dict[str, Path]:
     for path in paths.values():
         path.mkdir()
     corpus = Scenes(train=4, val=24, test=4, size=64).read(paths["dataset"] / "images")
-    write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        paths["dataset"],
+        "Scenes",
+        corpus,
+        copy_images=True,
+        max_pixels=10_000,
+        max_rejected_fraction=0.0,
+    )
     captions = read_dataset(paths["dataset"]).captions
     words = sorted({word for text in captions["text"] for word in tokenize(text)})
     table = np.random.default_rng(0).normal(size=(2 + len(words), DIM))
     table[0] = 0
     Vocabulary(words).save(paths["onnx"] / Vocabulary.FILE)
     row = {word: number + 2 for number, word in enumerate(words)}
-    with FeatureWriter(paths["features"], regions=1, dim=DIM, metadata={}, images_per_file=64) as writer:
+    with FeatureWriter(
+        paths["features"], regions=1, dim=DIM, metadata={}, images_per_file=64
+    ) as writer:
         for image_id, own in captions.groupby("image_id"):
-            seen = table[[row[word] for text in own["text"] for word in set(tokenize(text))]].sum(axis=0)
+            seen = table[[row[word] for text in own["text"] for word in set(tokenize(text))]].sum(
+                axis=0
+            )
             writer.add(str(image_id), (seen / 10).astype(np.float32)[None])
     ids: dict[str, tuple[int, list[str | int]]] = {
         "values": (TensorProto.INT64, ["batch", "time"]),
@@ -69,7 +86,9 @@ def exported(tmp_path: Path) -> dict[str, Path]:
 
 def quantized(exported: dict[str, Path], max_loss: float) -> dict[str, float]:
     split = read_dataset(exported["dataset"]).split("val")
-    return variants.quantize_and_measure(exported["onnx"], split, FeatureStore(exported["features"]), max_loss)
+    return variants.quantize_and_measure(
+        exported["onnx"], split, FeatureStore(exported["features"]), max_loss
+    )
 
 
 def test_size_latency_and_recall_of_both_precisions_are_written(exported: dict[str, Path]) -> None:
@@ -80,15 +99,23 @@ def test_size_latency_and_recall_of_both_precisions_are_written(exported: dict[s
     assert metrics["int8.megabytes"] < 0.6 * metrics["float32.megabytes"]
     assert metrics["float32.caption_recall"] > 20.0  # chance: 4.2
     for direction in ("caption_recall", "image_recall"):
-        assert metrics[f"int8.{direction}"] == pytest.approx(metrics[f"float32.{direction}"], abs=15.0)
-    assert min(metrics[f"{name}.{kind}_ms"] for name in written for kind in ("sentence", "image")) > 0
+        assert metrics[f"int8.{direction}"] == pytest.approx(
+            metrics[f"float32.{direction}"], abs=15.0
+        )
+    assert (
+        min(metrics[f"{name}.{kind}_ms"] for name in written for kind in ("sentence", "image")) > 0
+    )
 
 
-def test_graphs_that_lose_recall_are_an_error(exported: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_that_lose_recall_are_an_error(
+    exported: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def destroy(file: Path) -> None:
         model = onnx.load(file)
         weights = next(tensor for tensor in model.graph.initializer if tensor.name == "weights")
-        weights.CopyFrom(numpy_helper.from_array(np.ones_like(numpy_helper.to_array(weights)), "weights"))
+        weights.CopyFrom(
+            numpy_helper.from_array(np.ones_like(numpy_helper.to_array(weights)), "weights")
+        )
         onnx.save(model, file)
 
     monkeypatch.setattr(variants, "quantize_graph", destroy)

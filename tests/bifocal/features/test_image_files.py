@@ -25,17 +25,34 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     random = np.random.default_rng(0)
     for name, (width, height) in SIZES.items():
         coarse = Image.fromarray(random.integers(0, 256, (6, 6, 3), dtype=np.uint8))
-        coarse.resize((width, height), Image.Resampling.BICUBIC).save(folder / f"{name}.jpg", quality=95)
+        coarse.resize((width, height), Image.Resampling.BICUBIC).save(
+            folder / f"{name}.jpg", quality=95
+        )
     widths, heights = zip(*SIZES.values(), strict=True)
-    table = {"image_id": [*SIZES], "path": [f"{name}.jpg" for name in SIZES], "width": widths, "height": heights}
-    return Dataset(pd.DataFrame({**table, "split": "train"}), pd.DataFrame(), pd.DataFrame(), folder)
+    table = {
+        "image_id": [*SIZES],
+        "path": [f"{name}.jpg" for name in SIZES],
+        "width": widths,
+        "height": heights,
+    }
+    return Dataset(
+        pd.DataFrame({**table, "split": "train"}), pd.DataFrame(), pd.DataFrame(), folder
+    )
 
 
 def write(folder: Path, extractor: ImageFiles | Pixels, dataset: Dataset) -> Path:
-    source = extractor.sizes(dataset) if isinstance(extractor, ImageFiles) else NetworkFeatures(extractor, dataset, 2)
+    source = (
+        extractor.sizes(dataset)
+        if isinstance(extractor, ImageFiles)
+        else NetworkFeatures(extractor, dataset, 2)
+    )
     folder.mkdir()
     writer = FeatureWriter(
-        folder, regions=source.regions, dim=source.dim, metadata=source.describe(), images_per_file=3
+        folder,
+        regions=source.regions,
+        dim=source.dim,
+        metadata=source.describe(),
+        images_per_file=3,
     )
     write_features(source.read(list(SIZES)), writer, total=len(SIZES))
     return folder
@@ -43,10 +60,18 @@ def write(folder: Path, extractor: ImageFiles | Pixels, dataset: Dataset) -> Pat
 
 @pytest.mark.parametrize("resize", ["square", "aspect", "limit"])
 def test_batches_are_those_of_stored_pixels(resize: str, images: Dataset, tmp_path: Path) -> None:
-    stored = FeatureStore(write(tmp_path / "pixels", Pixels(64, resize, "resnet10t", SMALL), images))
-    files = open_features(write(tmp_path / "files", ImageFiles(64, resize, "resnet10t", SMALL), images), images)
+    stored = FeatureStore(
+        write(tmp_path / "pixels", Pixels(64, resize, "resnet10t", SMALL), images)
+    )
+    files = open_features(
+        write(tmp_path / "files", ImageFiles(64, resize, "resnet10t", SMALL), images), images
+    )
     assert isinstance(files, ImageFileStore)
-    assert (files.pixels, files.dim, files.image_ids) == (stored.pixels, stored.dim, stored.image_ids)
+    assert (files.pixels, files.dim, files.image_ids) == (
+        stored.pixels,
+        stored.dim,
+        stored.image_ids,
+    )
     rows = files.rows(["small", "portrait", "landscape", "small"])
     expected, batch = stored.gather(rows), files.gather(rows)
     height, width = batch.features.shape[2:]
@@ -62,7 +87,9 @@ def test_batches_are_those_of_stored_pixels(resize: str, images: Dataset, tmp_pa
 
 
 def test_all_batches_in_order(images: Dataset, tmp_path: Path) -> None:
-    files = open_features(write(tmp_path / "files", ImageFiles(32, "aspect", "resnet10t", SMALL), images), images)
+    files = open_features(
+        write(tmp_path / "files", ImageFiles(32, "aspect", "resnet10t", SMALL), images), images
+    )
     rows = files.rows(["portrait", "large", "small"])
     batches = list(files.batches(rows, 2))
     assert [len(batch.features) for batch in batches] == [2, 1]
@@ -91,7 +118,9 @@ def test_another_dataset_is_refused(images: Dataset, tmp_path: Path) -> None:
 
 
 def test_damaged_file_is_named(images: Dataset, tmp_path: Path) -> None:
-    store = open_features(write(tmp_path / "files", ImageFiles(32, "square", "resnet10t", SMALL), images), images)
+    store = open_features(
+        write(tmp_path / "files", ImageFiles(32, "square", "resnet10t", SMALL), images), images
+    )
     (tmp_path / "small.jpg").write_bytes(b"no image")
     assert isinstance(store, ImageFileStore)
     store.dataset = replace(images, image_root=tmp_path)

@@ -30,7 +30,12 @@ def records(images: int, regions: int, dim: int, seed: int = 0) -> list[Record]:
 
 
 def writer(directory: Path, **changes: Any) -> FeatureWriter:
-    arguments: dict[str, Any] = {"regions": 3, "dim": 4, "metadata": {"layer": 7}, "images_per_file": 4}
+    arguments: dict[str, Any] = {
+        "regions": 3,
+        "dim": 4,
+        "metadata": {"layer": 7},
+        "images_per_file": 4,
+    }
     return FeatureWriter(directory, **arguments | changes)
 
 
@@ -45,21 +50,32 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
     images_per_file=st.integers(1, 6),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_gather_returns_what_was_written(images: int, regions: int, dim: int, images_per_file: int, seed: int) -> None:
+def test_gather_returns_what_was_written(
+    images: int, regions: int, dim: int, images_per_file: int, seed: int
+) -> None:
     written = records(images, regions, dim, seed)
     with tempfile.TemporaryDirectory() as directory:
-        with writer(Path(directory), regions=regions, dim=dim, images_per_file=images_per_file) as target:
+        with writer(
+            Path(directory), regions=regions, dim=dim, images_per_file=images_per_file
+        ) as target:
             for record in written:
                 target.add(*record)
         store = FeatureStore(Path(directory))
         assert store.image_ids == [record[0] for record in written]
-        assert (len(store), store.regions, store.dim, store.metadata["layer"]) == (images, regions, dim, 7)
+        assert (len(store), store.regions, store.dim, store.metadata["layer"]) == (
+            images,
+            regions,
+            dim,
+            7,
+        )
         order = np.random.default_rng(seed).integers(0, images, 2 * images)
         batch, scores = store.gather(order), store.scores(order)
         assert batch.features.dtype == torch.float16
         for position, row in enumerate(order):
             _, features, boxes, region_scores = written[row]
-            assert batch.mask[position].tolist() == [region < len(features) for region in range(regions)]
+            assert batch.mask[position].tolist() == [
+                region < len(features) for region in range(regions)
+            ]
             for values, expected in (
                 (batch.features[position], features),
                 (batch.boxes[position], boxes),
@@ -75,11 +91,17 @@ def test_ground_truth_boxes_are_read_by_number_only(tmp_path: Path) -> None:
     with writer(tmp_path, regions=5, metadata={"truth_regions": 2}) as target:
         for number in range(9):
             count, truth = number % 4, number % 3
-            corners = np.sort(random.random((count + truth, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)
+            corners = (
+                np.sort(random.random((count + truth, 2, 2)), axis=1)
+                .reshape(-1, 4)
+                .astype(np.float32)
+            )
             features = random.standard_normal((count + truth, 4)).astype(np.float16)
             target.add(f"image {number}", features, corners, truth=truth)
             written.append((features, corners, count, truth))
-        with pytest.raises(ValueError, match="image 'x' has 3 ground-truth boxes, expected at most 2"):
+        with pytest.raises(
+            ValueError, match="image 'x' has 3 ground-truth boxes, expected at most 2"
+        ):
             target.add("x", features[:1].repeat(3, axis=0), corners[:1].repeat(3, axis=0), truth=3)
         with pytest.raises(ValueError, match=r"are \(4, 4\), expected at most 3 regions x 4"):
             target.add("x", np.ones((4, 4), np.float32))
@@ -88,9 +110,19 @@ def test_ground_truth_boxes_are_read_by_number_only(tmp_path: Path) -> None:
     batch = store.gather(range(9))
     assert batch.features.shape == (9, 3, 4)
     assert batch.boxes.equal(store.boxes(range(9)))
-    assert store.counts(range(9)).tolist() == batch.mask.sum(dim=1).tolist() == [row[2] for row in written]
-    assert store.truth_boxes(range(9)).isfinite().all(dim=2).sum(dim=1).tolist() == [row[3] for row in written]
-    numbers = [(row, region) for row in (8, 2, 5, 8) for region in (*range(row % 4), *range(3, 3 + row % 3))]
+    assert (
+        store.counts(range(9)).tolist()
+        == batch.mask.sum(dim=1).tolist()
+        == [row[2] for row in written]
+    )
+    assert store.truth_boxes(range(9)).isfinite().all(dim=2).sum(dim=1).tolist() == [
+        row[3] for row in written
+    ]
+    numbers = [
+        (row, region)
+        for row in (8, 2, 5, 8)
+        for region in (*range(row % 4), *range(3, 3 + row % 3))
+    ]
     single = store.gather_regions([row for row, _ in numbers], [region for _, region in numbers])
     assert single.mask.tolist() == [[True]] * len(numbers)
     for features, box, (row, region) in zip(single.features, single.boxes, numbers, strict=True):
@@ -104,13 +136,17 @@ def test_random_access_equals_sequential_access(tmp_path: Path) -> None:
         for record in records(21, 3, 4):
             target.add(*record)
     store, order = FeatureStore(tmp_path), np.random.default_rng(1).permutation(21)
-    for sequential, at_random in zip(store.gather(range(21)), store.gather(torch.from_numpy(order)), strict=True):
+    for sequential, at_random in zip(
+        store.gather(range(21)), store.gather(torch.from_numpy(order)), strict=True
+    ):
         torch.testing.assert_close(sequential[order], at_random, rtol=0, atol=0)
     assert store.rows(["image 20", "image 3", "image 20"]).tolist() == [20, 3, 20]
 
 
 @pytest.mark.parametrize("killed_after", range(12))
-def test_killed_writer_resumes_after_its_last_complete_file(killed_after: int, tmp_path: Path) -> None:
+def test_killed_writer_resumes_after_its_last_complete_file(
+    killed_after: int, tmp_path: Path
+) -> None:
     written, whole, resumed = records(11, 3, 4), tmp_path / "whole", tmp_path / "resumed"
     whole.mkdir()
     resumed.mkdir()
@@ -141,7 +177,9 @@ def test_shards_written_in_parallel_form_one_store(tmp_path: Path) -> None:
     assert FeatureStore(tmp_path).image_ids == [record[0] for record in written]
 
 
-def test_resident_memory_is_bounded_for_a_large_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resident_memory_is_bounded_for_a_large_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bifocal.features.store.MAX_BYTES_MAPPED", 8 << 20)
     regions, dim, images = 64, 1024, 768
     with writer(tmp_path, regions=regions, dim=dim, images_per_file=64) as target:
@@ -151,7 +189,9 @@ def test_resident_memory_is_bounded_for_a_large_store(tmp_path: Path, monkeypatc
     before = process.memory_info().rss
     for start in range(0, images, 32):
         batch = store.gather(range(start, start + 32))
-        assert batch.features[:, 0, 0].tolist() == [number % 100 for number in range(start, start + 32)]
+        assert batch.features[:, 0, 0].tolist() == [
+            number % 100 for number in range(start, start + 32)
+        ]
         most = max(most, process.memory_info().rss - before)
     # The files are 96 MiB, a batch is 4 MiB.
     assert most < 40 << 20
@@ -169,13 +209,23 @@ def test_boxes_are_nan_if_the_source_has_none(tmp_path: Path) -> None:
     ("features", "boxes", "scores", "message"),
     [
         (np.array([[0, 0, np.nan, 0]]), None, None, r"image 'cat'.*region 0, feature 2 is nan"),
-        (np.array([[0, 0, 0, 0], [0, 7e4, 0, 0]]), None, None, r"image 'cat'.*region 1, feature 1 is 70000"),
+        (
+            np.array([[0, 0, 0, 0], [0, 7e4, 0, 0]]),
+            None,
+            None,
+            r"image 'cat'.*region 1, feature 1 is 70000",
+        ),
         (np.zeros((4, 4)), None, None, r"image 'cat' are \(4, 4\), expected at most 3 regions x 4"),
         (np.zeros((1, 5)), None, None, r"image 'cat' are \(1, 5\)"),
         (np.zeros((1, 4)), np.array([[0, 0, 1.2, 1]]), None, r"box 0 of image 'cat'.*1\.2"),
         (np.zeros((1, 4)), np.array([[0.5, 0, 0.4, 1]]), None, r"box 0 of image 'cat'.*x0 <= x1"),
         (np.zeros((1, 4)), np.array([[0, 0, np.nan, 1]]), None, r"box 0 of image 'cat'"),
-        (np.zeros((2, 4)), np.zeros((1, 4)), None, r"boxes of image 'cat' are \(1, 4\), expected \(2, 4\)"),
+        (
+            np.zeros((2, 4)),
+            np.zeros((1, 4)),
+            None,
+            r"boxes of image 'cat' are \(1, 4\), expected \(2, 4\)",
+        ),
         (np.zeros((2, 4)), None, np.zeros(3), r"scores of image 'cat' are \(3,\)"),
     ],
 )
@@ -197,7 +247,9 @@ def test_invalid_records_are_errors_that_name_the_image(
 def test_files_of_other_features_are_an_error(tmp_path: Path) -> None:
     with writer(tmp_path) as target:
         target.add("a", np.ones((2, 4)))
-    with pytest.raises(ValueError, match=r"000-00000\.arrow holds other features: its layer is 7, expected 8"):
+    with pytest.raises(
+        ValueError, match=r"000-00000\.arrow holds other features: its layer is 7, expected 8"
+    ):
         writer(tmp_path, metadata={"layer": 8})
     with writer(tmp_path, metadata={"layer": 8}, shard=1) as target:
         target.add("b", np.ones((2, 4)))

@@ -25,7 +25,9 @@ def csls(bank: list[float], k: int) -> float:
 def test_csls_orders_as_its_equation(k: int) -> None:
     random = np.random.default_rng(k)
     bank, scores = random.uniform(-1, 1, (12, 6)), random.uniform(-1, 1, 6)
-    expected = [2 * scores[y] - 2 * csls(bank[:, y].tolist(), k) for y in range(6)]  # - r(x), equal for all y
+    expected = [
+        2 * scores[y] - 2 * csls(bank[:, y].tolist(), k) for y in range(6)
+    ]  # - r(x), equal for all y
     np.testing.assert_allclose(2 * (scores + CSLS(k).bias(bank)), expected, atol=1e-12)
 
 
@@ -42,7 +44,9 @@ def test_inverted_softmax_orders_as_its_equation(beta: float) -> None:
     for y in range(6):
         highest = max(bank[:, y])
         inverse = sum(math.exp(beta * (s - highest)) for s in bank[:, y].tolist()) / 12
-        assert corrected[y] == pytest.approx(scores[y] - highest - math.log(inverse) / beta, abs=1e-12)
+        assert corrected[y] == pytest.approx(
+            scores[y] - highest - math.log(inverse) / beta, abs=1e-12
+        )
     if beta == 1.0:
         softmax = np.exp(scores) / np.exp(bank).sum(axis=0)
         assert np.argsort(softmax).tolist() == np.argsort(corrected).tolist()
@@ -60,7 +64,9 @@ def hubs(images: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     shared = 2 * torch.ones(16)
     own = torch.randn(images, 16, generator=generator)
-    captions = (own + shared).repeat_interleave(2, dim=0) + torch.randn(2 * images, 16, generator=generator)
+    captions = (own + shared).repeat_interleave(2, dim=0) + torch.randn(
+        2 * images, 16, generator=generator
+    )
     pictures = own.clone()
     pictures[0] += 3 * shared
     halves = (normalize(vectors, dim=1).half().float() for vectors in (pictures, captions))
@@ -68,7 +74,9 @@ def hubs(images: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("correction", ["CSLS", {"name": "InvertedSoftmax", "beta": 10.0}])
-def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, tmp_path: Path) -> None:
+def test_search_ranks_as_the_evaluation_and_hubs_disappear(
+    correction: object, tmp_path: Path
+) -> None:
     _, training_captions, _ = hubs(60, seed=1)
     images, captions, image_of_caption = hubs(60, seed=2)
     HubnessBank.build(training_captions.numpy(), images.numpy(), correction).write(tmp_path)
@@ -81,12 +89,20 @@ def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, t
     first = []
     for row, caption in enumerate(captions):
         (hits,) = Search(index).batch(caption.numpy()[None], 60, sentences=True)
-        assert [hit.id for hit in hits].index(str(int(image_of_caption[row]))) == int(ranks.better[row])
+        assert [hit.id for hit in hits].index(str(int(image_of_caption[row]))) == int(
+            ranks.better[row]
+        )
         first.append(hits[0].id)
-    scores = images.double() @ captions.double().T + tensors[1].double()  # with biases of captions, in loops
+    scores = (
+        images.double() @ captions.double().T + tensors[1].double()
+    )  # with biases of captions, in loops
     for row in range(60):
-        own = max(float(scores[row, column]) for column in range(120) if image_of_caption[column] == row)
-        assert int(caption_ranks.better[row]) == sum(float(value) > own + 1e-7 for value in scores[row])
+        own = max(
+            float(scores[row, column]) for column in range(120) if image_of_caption[column] == row
+        )
+        assert int(caption_ranks.better[row]) == sum(
+            float(value) > own + 1e-7 for value in scores[row]
+        )
     without = retrieval_ranks(images, captions, image_of_caption)[1]
     assert ranks.recall(1) > without.recall(1) + 0.1
     hub = [hits[0].id for hits in Search(index).batch(captions.numpy(), 1)].count("0")

@@ -26,7 +26,11 @@ def smile(encoder: SMILEEncoder, regions: list[list[float]], ablation: str | Non
     dim, count = len(g[0]), len(g)
     if ablation == "mean":
         return unit([sum(g[r][k] for r in range(count)) / count for k in range(dim)])
-    logits = g if encoder.attention is None else [times(encoder.attention.weight, region) for region in g]
+    logits = (
+        g
+        if encoder.attention is None
+        else [times(encoder.attention.weight, region) for region in g]
+    )
     x = []
     for k in range(dim):
         row = [logits[r][0 if ablation == "scalar" else k] for r in range(count)]
@@ -45,7 +49,9 @@ def test_smile_equals_equations(ablation: str | None) -> None:
     mask = torch.tensor([[True] * 5, [True, False, True, True, False]])
     embeddings = encoder(features, mask)
     for row, regions in enumerate(features):
-        torch.testing.assert_close(embeddings[row].tolist(), smile(encoder, regions[mask[row]].tolist(), ablation))
+        torch.testing.assert_close(
+            embeddings[row].tolist(), smile(encoder, regions[mask[row]].tolist(), ablation)
+        )
 
 
 def test_smile_rejects_unknown_ablation() -> None:
@@ -61,7 +67,12 @@ def test_projection_applies_two_layers_to_mean_of_regions() -> None:
     norm.running_var.copy_(torch.rand(3) + 0.5)
     features, mask = torch.randn(1, 3, 6, dtype=torch.float64), torch.tensor([[True, True, False]])
     mean = features[0, :2].mean(dim=0).tolist()
-    hidden = [max(0.0, h + b) for h, b in zip(times(first.weight, mean), first.bias.tolist(), strict=True)]
+    hidden = [
+        max(0.0, h + b) for h, b in zip(times(first.weight, mean), first.bias.tolist(), strict=True)
+    ]
     x = [h + b for h, b in zip(times(last.weight, hidden), last.bias.tolist(), strict=True)]
-    scaled = [(x[k] - norm.running_mean[k].item()) / math.sqrt(norm.running_var[k].item() + norm.eps) for k in range(3)]
+    scaled = [
+        (x[k] - norm.running_mean[k].item()) / math.sqrt(norm.running_var[k].item() + norm.eps)
+        for k in range(3)
+    ]
     torch.testing.assert_close(encoder(features, mask)[0].tolist(), unit(scaled))

@@ -23,29 +23,42 @@ SMALL = {"channels": list(CHANNELS), "stem_width": 8}
 
 
 def small_encoder(power: float = 0.5, mirror: bool = True) -> LastLayersEncoder:
-    return LastLayersEncoder(CHANNELS[2], 5, "resnet10t", "layer3", 4, mirror, power, model_arguments=SMALL)
+    return LastLayersEncoder(
+        CHANNELS[2], 5, "resnet10t", "layer3", 4, mirror, power, model_arguments=SMALL
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "after"), [("resnet10t", "layer3"), ("tf_efficientnet_lite0", "blocks.5.1"), ("convnext_atto", "stages.2")]
+    ("name", "after"),
+    [
+        ("resnet10t", "layer3"),
+        ("tf_efficientnet_lite0", "blocks.5.1"),
+        ("convnext_atto", "stages.2"),
+    ],
 )
 def test_the_rest_of_the_network_equals_the_network(name: str, after: str) -> None:
     torch.manual_seed(0)
     network = timm.create_model(name, num_classes=0).eval()
     outputs: list[Tensor] = []
-    hook = network.get_submodule(after).register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    hook = network.get_submodule(after).register_forward_hook(
+        lambda module, inputs, output: outputs.append(output)
+    )
     expected = network.forward_features(torch.rand(2, 3, SIZE, SIZE))
     hook.remove()
     rest = TailLayers(network, after)
     torch.testing.assert_close(rest(outputs[0])[0], expected, rtol=0, atol=0)
-    assert sum(weights.numel() for weights in rest.parameters()) < sum(w.numel() for w in network.parameters())
+    assert sum(weights.numel() for weights in rest.parameters()) < sum(
+        w.numel() for w in network.parameters()
+    )
 
 
 def test_a_layer_that_is_no_step_is_refused() -> None:
     network = timm.create_model("resnet10t", num_classes=0)
     with pytest.raises(ValueError, match="ResNet has no layer 'layer9'"):
         TailLayers(network, "layer9")
-    with pytest.raises(ValueError, match=r"layer3\.0\.conv1 is not a step of ResNet\.forward_features"):
+    with pytest.raises(
+        ValueError, match=r"layer3\.0\.conv1 is not a step of ResNet\.forward_features"
+    ):
         TailLayers(network, "layer3.0.conv1")
 
 
@@ -56,7 +69,9 @@ def test_a_layer_that_is_no_step_is_refused() -> None:
         ("tf_efficientnet_lite0", "blocks.5.1", ["blocks.5.2", "blocks.6"]),
     ],
 )
-def test_outputs_of_further_layers_are_those_of_the_network(name: str, after: str, also: list[str]) -> None:
+def test_outputs_of_further_layers_are_those_of_the_network(
+    name: str, after: str, also: list[str]
+) -> None:
     torch.manual_seed(0)
     network = timm.create_model(name, num_classes=0).eval()
     outputs: dict[str, Tensor] = {}
@@ -88,11 +103,15 @@ def test_further_layers_join_the_mean(tmp_path: Path) -> None:
         expected = []
         for image in range(3):
             cells = last[image].flatten(1).T
-            quarters = third[image].unflatten(1, (2, 2)).unflatten(3, (2, 2)).mean(dim=(2, 4)).flatten(1).T
+            quarters = (
+                third[image].unflatten(1, (2, 2)).unflatten(3, (2, 2)).mean(dim=(2, 4)).flatten(1).T
+            )
             joined = torch.cat([quarters, cells], dim=1).double()
             expected.append((joined.sign() * joined.abs().sqrt()).mean(dim=0))
         found = encoder.pooled(stored, torch.ones(stored.shape[:2], dtype=torch.bool))
-    torch.testing.assert_close(found.double(), torch.stack(expected), atol=0.011, rtol=0)  # the root of EPSILON is 0.01
+    torch.testing.assert_close(
+        found.double(), torch.stack(expected), atol=0.011, rtol=0
+    )  # the root of EPSILON is 0.01
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -110,7 +129,9 @@ def test_embedding_of_stored_maps_equals_that_of_the_image(mirror: bool, tmp_pat
     )
     with torch.inference_mode():
         views = [pixels, pixels.flip(3)] if mirror else [pixels]
-        mean = torch.stack([grid.backbone.feature_map(view, None).mean(dim=(2, 3)) for view in views]).mean(dim=0)
+        mean = torch.stack(
+            [grid.backbone.feature_map(view, None).mean(dim=(2, 3)) for view in views]
+        ).mean(dim=0)
         scaled = (mean - center) / (variance + 1e-5).sqrt()
         expected = nn.functional.normalize(encoder.projection(scaled), dim=1)
         vectors = encoder(stored, torch.ones(stored.shape[:2], dtype=torch.bool))
@@ -128,7 +149,9 @@ def test_mean_of_the_activation_maps_is_the_embedding() -> None:
     mean = nn.functional.normalize(maps.vectors.mean(dim=1), dim=1)
     torch.testing.assert_close(mean, encoder(features, mask))
     torch.testing.assert_close(maps.boxes[0, :4], cell_boxes(2, 2))
-    torch.testing.assert_close(maps.boxes[0, 4], cell_boxes(2, 2)[1])  # the first mirrored cell is the upper right one
+    torch.testing.assert_close(
+        maps.boxes[0, 4], cell_boxes(2, 2)[1]
+    )  # the first mirrored cell is the upper right one
 
 
 class Maps(nn.Module):
@@ -155,9 +178,13 @@ def test_training_changes_the_layers_and_keeps_their_batch_norm() -> None:
     torch.manual_seed(0)
     encoder = small_encoder().train()
     before = {name: tensor.clone() for name, tensor in encoder.layers.state_dict().items()}
-    encoder(torch.rand(4, 32, CHANNELS[2]), torch.ones(4, 32, dtype=torch.bool))[:, 0].sum().backward()
+    encoder(torch.rand(4, 32, CHANNELS[2]), torch.ones(4, 32, dtype=torch.bool))[
+        :, 0
+    ].sum().backward()
     gradients = dict(encoder.layers.named_parameters())
-    assert all(weights.grad is not None and weights.grad.isfinite().all() for weights in gradients.values())
+    assert all(
+        weights.grad is not None and weights.grad.isfinite().all() for weights in gradients.values()
+    )
     after = encoder.layers.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before if "running" in name)
 
@@ -167,12 +194,16 @@ def test_a_step_sees_one_view_of_each_image() -> None:
     encoder, maps = small_encoder().train(), torch.rand(1, 2, 16, CHANNELS[2])
     encoder.dropout.p = 0.0
     seen = []
-    encoder.layers.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].flatten(2).transpose(1, 2)))
+    encoder.layers.register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0].flatten(2).transpose(1, 2))
+    )
     mask = torch.ones(20, 32, dtype=torch.bool)
     encoder(maps.flatten(1, 2).expand(20, -1, -1), mask)
     drawn = [bool(torch.equal(view, maps[0, 1])) for view in seen[0]]
     assert set(drawn) == {True, False}
-    assert all(torch.equal(view, maps[0, int(second)]) for view, second in zip(seen[0], drawn, strict=True))
+    assert all(
+        torch.equal(view, maps[0, int(second)]) for view, second in zip(seen[0], drawn, strict=True)
+    )
 
 
 @pytest.mark.parametrize("power", [0.3, 0.5, 1.0])
@@ -194,13 +225,18 @@ def test_depthwise_convolutions_keep_their_weights() -> None:
 
 def test_a_step_sees_the_rectangle_of_the_mask() -> None:
     torch.manual_seed(0)
-    encoder = LastLayersEncoder(CHANNELS[1], 5, "resnet10t", "layer2", 8, False, model_arguments=SMALL).train()
+    encoder = LastLayersEncoder(
+        CHANNELS[1], 5, "resnet10t", "layer2", 8, False, model_arguments=SMALL
+    ).train()
     maps, mask = torch.rand(3, 8, 8, CHANNELS[1]), torch.zeros(3, 8, 8, dtype=torch.bool)
     places = [(0, 0), (2, 3), (1, 2)]
     for image, (row, column) in enumerate(places):
         mask[image, row : row + 6, column : column + 5] = True
     parts = [maps[image, r : r + 6, c : c + 5].movedim(2, 0) for image, (r, c) in enumerate(places)]
-    expected = torch.cat([layer.mean(dim=(1, 2)) for layer in encoder._activations(torch.stack(parts).unsqueeze(1))], 1)
+    expected = torch.cat(
+        [layer.mean(dim=(1, 2)) for layer in encoder._activations(torch.stack(parts).unsqueeze(1))],
+        1,
+    )
     torch.testing.assert_close(encoder.pooled(maps.flatten(1, 2), mask.flatten(1)), expected)
     mask[0, 0, 0] = False
     with pytest.raises(ValueError, match="no cells but outside a RandomRectangle"):
@@ -217,10 +253,20 @@ def test_graph_of_two_members_equals_torch(tmp_path: Path) -> None:
         "cells": 8,
         "model_arguments": SMALL,
     }
-    ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "LinearEncoder"}
-    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[1], text_dim=4, text_format="vectors", members=2))
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": 5,
+        "image_encoder": encoder,
+        "text_encoder": "LinearEncoder",
+    }
+    save_model(
+        tmp_path,
+        build_model(ref, feature_dim=CHANNELS[1], text_dim=4, text_format="vectors", members=2),
+    )
     export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
-    parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
+    parities = list(
+        compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0)
+    )
     assert {parity.batch for parity in parities} == {1, 2, 5}
     assert max(parity.difference for parity in parities) < 1e-5
 

@@ -32,8 +32,13 @@ def mapped(level: nn.Sequential, cell: list[float], slope: float) -> list[float]
 def test_multi_level_encoder_applies_its_convolutions_per_level(convolutions: int) -> None:
     torch.manual_seed(0)
     encoder = MultiLevelEncoder(5, 4, levels=2, convolutions=convolutions).double()
-    assert [sum(isinstance(layer, nn.Linear) for layer in level) for level in encoder.levels] == [convolutions] * 2
-    features, mask = torch.randn(3, 2 * 9, 5, dtype=torch.float64), torch.ones(3, 18, dtype=torch.bool)
+    assert [sum(isinstance(layer, nn.Linear) for layer in level) for level in encoder.levels] == [
+        convolutions
+    ] * 2
+    features, mask = (
+        torch.randn(3, 2 * 9, 5, dtype=torch.float64),
+        torch.ones(3, 18, dtype=torch.bool),
+    )
     mask[2, 16:] = False
     embeddings = encoder(features, mask)
     assert embeddings.shape == (3, 2, 9, 4)
@@ -41,13 +46,20 @@ def test_multi_level_encoder_applies_its_convolutions_per_level(convolutions: in
         for level in range(2):
             for cell in range(9):
                 feature = features[image, 9 * level + cell].tolist()
-                expected = mapped(encoder.levels[level], feature, 0.25) if mask[image, 9 * level + cell] else [0.0] * 4
+                expected = (
+                    mapped(encoder.levels[level], feature, 0.25)
+                    if mask[image, 9 * level + cell]
+                    else [0.0] * 4
+                )
                 torch.testing.assert_close(embeddings[image, level, cell].tolist(), expected)
 
 
 def test_multi_level_encoder_keeps_order_of_cells() -> None:
     encoder = MultiLevelEncoder(5, 4, levels=2).double()
-    features, mask = torch.randn(2, 2, 9, 5, dtype=torch.float64), torch.ones(2, 18, dtype=torch.bool)
+    features, mask = (
+        torch.randn(2, 2, 9, 5, dtype=torch.float64),
+        torch.ones(2, 18, dtype=torch.bool),
+    )
     order = torch.randperm(9)
     embeddings = encoder(features[:, :, order].flatten(1, 2), mask)
     torch.testing.assert_close(embeddings, encoder(features.flatten(1, 2), mask)[:, :, order])
@@ -55,7 +67,9 @@ def test_multi_level_encoder_keeps_order_of_cells() -> None:
 
 def test_multi_level_encoder_rejects_number_of_cells_not_divisible_by_levels() -> None:
     with pytest.raises(ValueError, match="19 cells, not a multiple of 2 levels"):
-        MultiLevelEncoder(5, 4, levels=2)(torch.zeros(1, 19, 5), torch.ones(1, 19, dtype=torch.bool))
+        MultiLevelEncoder(5, 4, levels=2)(
+            torch.zeros(1, 19, 5), torch.ones(1, 19, dtype=torch.bool)
+        )
 
 
 LAYERS = ["layer2", "layer4"]
@@ -66,7 +80,14 @@ def pixel_encoder() -> MultiLevelEncoder:
     torch.manual_seed(0)
     network = {"channels": (4, 6, 8, 10), "stem_width": 4}
     return MultiLevelEncoder(
-        3, 4, levels=2, backbone="resnet10t", layers=LAYERS, cells=3, image_size=64, model_arguments=network
+        3,
+        4,
+        levels=2,
+        backbone="resnet10t",
+        layers=LAYERS,
+        cells=3,
+        image_size=64,
+        model_arguments=network,
     )
 
 
@@ -79,10 +100,16 @@ def test_backbone_inside_equals_interpolated_levels(pixel_encoder: MultiLevelEnc
     with torch.no_grad():
         vectors = pixel_encoder(pixels, mask)
         for number, level in enumerate(maps):
-            cells = interpolate(level, (3, 3), mode="bilinear", align_corners=False).flatten(2).transpose(1, 2)
+            cells = (
+                interpolate(level, (3, 3), mode="bilinear", align_corners=False)
+                .flatten(2)
+                .transpose(1, 2)
+            )
             for image in range(2):
                 for cell in range(9):
-                    expected = mapped(pixel_encoder.levels[number], cells[image, cell].tolist(), 0.25)
+                    expected = mapped(
+                        pixel_encoder.levels[number], cells[image, cell].tolist(), 0.25
+                    )
                     torch.testing.assert_close(vectors[image, number, cell], torch.tensor(expected))
     regions = pixel_encoder.region_vectors(RegionBatch(pixels, mask, torch.zeros(2, 0, 4)))
     torch.testing.assert_close(regions.vectors, vectors)
@@ -93,20 +120,30 @@ def test_backbone_inside_equals_interpolated_levels(pixel_encoder: MultiLevelEnc
 def test_backbone_inside_never_trains(pixel_encoder: MultiLevelEncoder) -> None:
     model = nn.ModuleDict({"encoder": pixel_encoder})
     apply_freezing(model, {}, epoch=3)
-    trained = {name.split(".")[1] for name, weight in model.named_parameters() if weight.requires_grad}
+    trained = {
+        name.split(".")[1] for name, weight in model.named_parameters() if weight.requires_grad
+    }
     assert trained == {"levels"}
     assert pixel_encoder.training
     assert not any(module.training for module in pixel_encoder.backbone.modules())
     statistics = {name: value.clone() for name, value in pixel_encoder.backbone.named_buffers()}
-    pixel_encoder(255 * torch.rand(2, 3, 80, 64), torch.ones(2, 80, 64, dtype=torch.bool)).sum().backward()
-    assert all(value.equal(statistics[name]) for name, value in pixel_encoder.backbone.named_buffers())
+    pixel_encoder(
+        255 * torch.rand(2, 3, 80, 64), torch.ones(2, 80, 64, dtype=torch.bool)
+    ).sum().backward()
+    assert all(
+        value.equal(statistics[name]) for name, value in pixel_encoder.backbone.named_buffers()
+    )
     assert all(weight.grad is None for weight in pixel_encoder.backbone.parameters())
 
 
-def test_backbone_inside_loads_the_weights_of_the_features(pixel_encoder: MultiLevelEncoder, tmp_path: Path) -> None:
+def test_backbone_inside_loads_the_weights_of_the_features(
+    pixel_encoder: MultiLevelEncoder, tmp_path: Path
+) -> None:
     with pytest.raises(FileNotFoundError, match="extract the features with ImageFiles or Pixels"):
         pixel_encoder.load_pretrained(tmp_path)
-    weights = {name: value + 1 for name, value in pixel_encoder.backbone.network.state_dict().items()}
+    weights = {
+        name: value + 1 for name, value in pixel_encoder.backbone.network.state_dict().items()
+    }
     save_file(weights, tmp_path / "weights.safetensors")
     copied = copy.deepcopy(pixel_encoder)
     copied.load_pretrained(tmp_path)

@@ -20,9 +20,14 @@ def draw_float32(seed: int, *shape: int) -> Tensor:
 def pixels(*sizes: tuple[int, int]) -> RegionBatch:
     """Return images of the given heights and widths, padded with zeros like images of the feature store."""
     side = max(max(size) for size in sizes)
-    images, mask = torch.zeros(len(sizes), 3, side, side, dtype=torch.uint8), torch.zeros(len(sizes), side, side).bool()
+    images, mask = (
+        torch.zeros(len(sizes), 3, side, side, dtype=torch.uint8),
+        torch.zeros(len(sizes), side, side).bool(),
+    )
     for number, (height, width) in enumerate(sizes):
-        images[number, :, :height, :width] = (40 * draw_float32(number, 3, height, width) + 128).clamp(0, 255).byte()
+        images[number, :, :height, :width] = (
+            (40 * draw_float32(number, 3, height, width) + 128).clamp(0, 255).byte()
+        )
         mask[number, :height, :width] = True
     return RegionBatch(images, mask, torch.zeros(len(sizes), 0, 4))
 

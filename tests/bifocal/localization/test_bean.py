@@ -20,14 +20,22 @@ def test_bean_heatmaps_equal_equations_8_and_9(seed: int, k: int) -> None:
         v = texts[image].tolist()
         largest = sorted(range(6), key=lambda u: -v[u])[:k]
         for cell in range(4):
-            g = [sum(projection[u, c].item() * features[image, cell, c].item() for c in range(3)) for u in range(6)]
-            assert heatmaps[image, cell].item() == pytest.approx(sum(abs(v[u]) * g[u] for u in largest))
+            g = [
+                sum(projection[u, c].item() * features[image, cell, c].item() for c in range(3))
+                for u in range(6)
+            ]
+            assert heatmaps[image, cell].item() == pytest.approx(
+                sum(abs(v[u]) * g[u] for u in largest)
+            )
 
 
 def test_invalid_input_is_rejected() -> None:
     for call, expected in (
         (lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 2)), "one text"),
-        (lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 3), k=0), "at least one dimension"),
+        (
+            lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 3), k=0),
+            "at least one dimension",
+        ),
     ):
         with pytest.raises(ValueError, match=expected):
             call()

@@ -25,7 +25,9 @@ def test_pair_heatmaps_weight_activations_by_gradient_of_top_dimensions() -> Non
     top = sorted(range(6), key=lambda u: -contributions[u].item())[:2]
     for image, heatmap in zip((first, second), heatmaps, strict=True):
         gradient = (weights[top[0]] + weights[top[1]]) / len(image)
-        assert heatmap.tolist() == pytest.approx([max(0.0, float(cell @ gradient)) for cell in image])
+        assert heatmap.tolist() == pytest.approx(
+            [max(0.0, float(cell @ gradient)) for cell in image]
+        )
 
 
 def test_invalid_input_is_rejected() -> None:
@@ -42,13 +44,17 @@ def test_invalid_input_is_rejected() -> None:
         (lambda: RMACEncoder(3, 6, **BACKBONE), pixels((64, 96))),
     ],
 )
-def test_last_activations_give_embedding_and_heatmaps(encoder: Callable[[], nn.Module], batch: RegionBatch) -> None:
+def test_last_activations_give_embedding_and_heatmaps(
+    encoder: Callable[[], nn.Module], batch: RegionBatch
+) -> None:
     torch.manual_seed(0)
     network = encoder().eval()
     with torch.inference_mode():
         last = network.last_activations(batch)
         assert last.boxes.shape == (len(last.cells), 4)
-        torch.testing.assert_close(last.embed(last.cells), network(batch.features.float(), batch.mask)[0])
+        torch.testing.assert_close(
+            last.embed(last.cells), network(batch.features.float(), batch.mask)[0]
+        )
         first, second = pair_heatmaps(last.embed, last.cells, last.cells, k=2)
     assert first.shape == (len(last.cells),)
     torch.testing.assert_close(first, second)

@@ -15,14 +15,23 @@ from tests.bifocal.localization.inputs import draw
 
 
 @given(seed=st.integers(0, 2**31))
-def test_region_scores_equal_equation_4_3_and_rasterize_takes_best_region_of_each_pixel(seed: int) -> None:
+def test_region_scores_equal_equation_4_3_and_rasterize_takes_best_region_of_each_pixel(
+    seed: int,
+) -> None:
     regions, texts = draw(seed, 2, 5, 4), draw(seed + 1, 2, 4)
     scores = region_scores(regions, texts)
     for image in range(2):
         for region in range(5):
-            expected = sum(z * g for z, g in zip(texts[image].tolist(), regions[image, region].tolist(), strict=True))
+            expected = sum(
+                z * g
+                for z, g in zip(texts[image].tolist(), regions[image, region].tolist(), strict=True)
+            )
             assert scores[image, region].item() == pytest.approx(expected)
-    corners = torch.rand(5, 2, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).sort(dim=1).values
+    corners = (
+        torch.rand(5, 2, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        .sort(dim=1)
+        .values
+    )
     boxes = corners.reshape(5, 4)
     heatmap = rasterize(scores[0], boxes, height=4, width=6)
     for row in range(4):
@@ -32,7 +41,9 @@ def test_region_scores_equal_equation_4_3_and_rasterize_takes_best_region_of_eac
                 score for score, (x0, y0, x1, y1) in zip(scores[0].tolist(), boxes.tolist(), strict=True)
                 if x0 <= x < x1 and y0 <= y < y1
             ]  # fmt: skip
-            assert heatmap[row, column].item() == pytest.approx(max(inside, default=scores[0].min().item()))
+            assert heatmap[row, column].item() == pytest.approx(
+                max(inside, default=scores[0].min().item())
+            )
 
 
 def test_peak_points_returns_best_cell_and_breaks_ties_by_position() -> None:
@@ -44,7 +55,9 @@ def test_peak_points_returns_best_cell_and_breaks_ties_by_position() -> None:
     expected = torch.tensor([[5 / 6, 1 / 6], [1 / 6, 1 / 6], [0.5, 0.5]])
     torch.testing.assert_close(peak_points(RegionScores(scores, boxes)), expected)
     order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(peak_points(RegionScores(scores[:, order], boxes[:, order])), expected)
+    torch.testing.assert_close(
+        peak_points(RegionScores(scores[:, order], boxes[:, order])), expected
+    )
 
 
 def test_invalid_input_is_rejected() -> None:

@@ -15,4 +15,6 @@ def test_attended_smile_scores_sum_to_score_of_image() -> None:
         parts = SMILERegions(attended=True)(encoder, regions, texts).scores
         pooled = normalize(encoder.convolution(regions.features.float()), dim=2)
         whole = (encoder.weights(pooled, regions.mask) * pooled).sum(dim=1)
-    torch.testing.assert_close(parts.masked_fill(~regions.mask, 0).sum(dim=1), (whole * texts).sum(dim=1))
+    torch.testing.assert_close(
+        parts.masked_fill(~regions.mask, 0).sum(dim=1), (whole * texts).sum(dim=1)
+    )

@@ -18,7 +18,9 @@ def draw(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def heatmap(scores: list[float], centers: list[tuple[float, float]], sigma: float, center: float) -> list[float]:
+def heatmap(
+    scores: list[float], centers: list[tuple[float, float]], sigma: float, center: float
+) -> list[float]:
     """Return the scores of the regions of one image, as the class states them."""
     smoothed = []
     for x, y in centers:
@@ -43,15 +45,21 @@ def test_scores_are_those_of_the_loops_and_padding_has_none(sigma: float, center
     for image, count in enumerate((9, 6)):
         products = [float(vectors[image, row] @ texts[image]) for row in range(count)]
         centers = [((row % 3 + 0.5) / 3, (row // 3 + 0.5) / 3) for row in range(count)]
-        assert scores[image, :count].tolist() == pytest.approx(heatmap(products, centers, sigma, center))
+        assert scores[image, :count].tolist() == pytest.approx(
+            heatmap(products, centers, sigma, center)
+        )
         assert (scores[image, count:] == -torch.inf).all()
 
 
 def test_without_smoothing_and_prior_regions_are_ordered_by_their_share_of_the_score() -> None:
     encoder, texts = LinearEncoder(4, 5).double(), draw(2, 5)
-    regions = RegionBatch(draw(2, 9, 4), torch.ones(2, 9, dtype=torch.bool), cell_boxes(3, 3).expand(2, -1, -1))
+    regions = RegionBatch(
+        draw(2, 9, 4), torch.ones(2, 9, dtype=torch.bool), cell_boxes(3, 3).expand(2, -1, -1)
+    )
     maps = SmoothedActivations().encode(encoder, regions).vectors
-    torch.testing.assert_close(normalize(maps.mean(dim=1), dim=1), encoder(regions.features, regions.mask))
+    torch.testing.assert_close(
+        normalize(maps.mean(dim=1), dim=1), encoder(regions.features, regions.mask)
+    )
     scores, _ = SmoothedActivations(sigma=0.0, center=0.0)(encoder, regions, texts)
     assert scores.argsort(dim=1).equal(torch.einsum("nrd,nd->nr", maps, texts).argsort(dim=1))
 

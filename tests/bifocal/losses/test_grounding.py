@@ -31,7 +31,9 @@ def test_grounding_is_eq_7_to_10(images: int, captions_per_image: int) -> None:
     torch.manual_seed(images)
     words, sentences = torch.rand(2, images, images * captions_per_image, dtype=torch.float64)
     matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
-    loss = GroundingLoss(sharpness=7.0)(Scores(words, word_scores=words, sentence_scores=sentences), matches)
+    loss = GroundingLoss(sharpness=7.0)(
+        Scores(words, word_scores=words, sentence_scores=sentences), matches
+    )
     expected = sum(eq_7_to_10(part.tolist(), matches.tolist(), 7.0) for part in (words, sentences))
     assert loss.item() == pytest.approx(expected)
 

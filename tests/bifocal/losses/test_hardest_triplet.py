@@ -21,14 +21,20 @@ def eq_7(scores: list[list[float]], matches: list[list[bool]], margin: float) ->
             captions = [row[k] for k in range(len(row)) if not matches[n][k]]
             images = [scores[k][m] for k in range(len(scores)) if not matches[k][m]]
             for negatives in (captions, images):
-                total += max((max(0.0, margin - positive + negative) for negative in negatives), default=0.0)
+                total += max(
+                    (max(0.0, margin - positive + negative) for negative in negatives), default=0.0
+                )
     return total / pairs
 
 
 def example(seed: int, images: int, captions_per_image: int) -> tuple[Tensor, Tensor]:
     """Cosines, also negative ones of positive pairs."""
     generator = torch.Generator().manual_seed(seed)
-    scores = 2 * torch.rand(images, images * captions_per_image, generator=generator, dtype=torch.float64) - 1
+    scores = (
+        2
+        * torch.rand(images, images * captions_per_image, generator=generator, dtype=torch.float64)
+        - 1
+    )
     return scores, torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
 
 
@@ -48,7 +54,9 @@ def test_hardest_triplet_gradient() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 12), shift=st.floats(-5, 5))
-def test_hardest_triplet_is_invariant_to_shift_transposition_and_order(seed: int, size: int, shift: float) -> None:
+def test_hardest_triplet_is_invariant_to_shift_transposition_and_order(
+    seed: int, size: int, shift: float
+) -> None:
     scores, matches = example(seed, size, 1)
     order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     loss = HardestTripletLoss()

@@ -28,7 +28,9 @@ def equation(scores: list[list[float]], matches: list[list[bool]], temperature: 
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_one_caption_per_image_in_any_order_has_the_values_of_the_general_case(smoothing: float) -> None:
+def test_one_caption_per_image_in_any_order_has_the_values_of_the_general_case(
+    smoothing: float,
+) -> None:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(7, 7, generator=generator, dtype=torch.float64)
     matches = torch.eye(7, dtype=torch.bool)[torch.randperm(7, generator=generator)]
@@ -47,10 +49,14 @@ def test_info_nce_is_its_equation(images: int, captions_per_image: int) -> None:
     matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
     loss = InfoNCELoss(temperature=0.1)(Scores(scores), matches)
     assert loss.item() == pytest.approx(equation(scores.tolist(), matches.tolist(), 0.1))
-    assert torch.autograd.gradcheck(lambda s: InfoNCELoss(0.5)(Scores(s), matches), scores.requires_grad_())
+    assert torch.autograd.gradcheck(
+        lambda s: InfoNCELoss(0.5)(Scores(s), matches), scores.requires_grad_()
+    )
 
 
-def smoothed(scores: list[list[float]], matches: list[list[bool]], temperature: float, epsilon: float) -> float:
+def smoothed(
+    scores: list[list[float]], matches: list[list[bool]], temperature: float, epsilon: float
+) -> float:
     """Cross-entropy with the target (1 - epsilon) on the match and epsilon spread over it and its negatives."""
     total, pairs = 0.0, 0
     images, captions = range(len(scores)), range(len(scores[0]))
@@ -93,7 +99,8 @@ def test_learned_temperature_has_the_gradient_of_the_equation() -> None:
     loss(Scores(scores), matches).backward()
     step = 1e-6
     low, high = (
-        equation(scores.tolist(), matches.tolist(), 1 / math.exp(-math.log(0.3) + change)) for change in (-step, step)
+        equation(scores.tolist(), matches.tolist(), 1 / math.exp(-math.log(0.3) + change))
+        for change in (-step, step)
     )
     assert loss.log_scale is not None
     assert loss.log_scale.grad is not None
@@ -108,7 +115,9 @@ def test_learned_scale_stays_at_most_100_and_can_come_back() -> None:
     with torch.no_grad():
         loss.log_scale.fill_(math.log(500))
     limited = loss(Scores(hard), matches)
-    assert limited.item() == pytest.approx(InfoNCELoss(temperature=0.01)(Scores(hard), matches).item())
+    assert limited.item() == pytest.approx(
+        InfoNCELoss(temperature=0.01)(Scores(hard), matches).item()
+    )
     loss.zero_grad()
     limited.backward()
     assert loss.log_scale.grad is not None
@@ -117,7 +126,11 @@ def test_learned_scale_stays_at_most_100_and_can_come_back() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"temperature": 0.0}, {"temperature": 0.005, "learn_temperature": True}, {"label_smoothing": 1.0}],
+    [
+        {"temperature": 0.0},
+        {"temperature": 0.005, "learn_temperature": True},
+        {"label_smoothing": 1.0},
+    ],
 )
 def test_arguments_out_of_range_are_explained(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
@@ -126,7 +139,9 @@ def test_arguments_out_of_range_are_explained(arguments: dict[str, Any]) -> None
 
 
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 12), shift=st.floats(-5, 5))
-def test_info_nce_is_invariant_to_shift_transposition_and_order(seed: int, size: int, shift: float) -> None:
+def test_info_nce_is_invariant_to_shift_transposition_and_order(
+    seed: int, size: int, shift: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(size, size, generator=generator, dtype=torch.float64)
     order = torch.randperm(size, generator=generator)

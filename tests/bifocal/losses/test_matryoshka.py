@@ -15,7 +15,12 @@ DIMS = (2, 3)
 
 def model(cut_dims: list[int]) -> TwoBranchModel:
     parts = {"image_encoder": "SMILEEncoder", "text_encoder": "LinearEncoder", "cut_dims": cut_dims}
-    built = build_model({"name": "TwoBranchModel", "dim": 5, **parts}, feature_dim=6, text_dim=5, text_format="vectors")
+    built = build_model(
+        {"name": "TwoBranchModel", "dim": 5, **parts},
+        feature_dim=6,
+        text_dim=5,
+        text_format="vectors",
+    )
     assert isinstance(built, TwoBranchModel)
     return built
 
@@ -28,8 +33,12 @@ def cosine(first: list[float], second: list[float]) -> float:
 def test_loss_is_the_mean_over_whole_and_cut_vectors() -> None:
     """Cosines of prefixes and the hinge of the hardest negative, in loops."""
     generator = torch.Generator().manual_seed(0)
-    images, captions = (torch.randn(4, 5, generator=generator, dtype=torch.float64) for _ in range(2))
-    images, captions = (vectors / vectors.norm(dim=1, keepdim=True) for vectors in (images, captions))
+    images, captions = (
+        torch.randn(4, 5, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
+    images, captions = (
+        vectors / vectors.norm(dim=1, keepdim=True) for vectors in (images, captions)
+    )
     total = 0.0
     for dim in (5, *DIMS):
         s = [[cosine(x[:dim], v[:dim]) for v in captions.tolist()] for x in images.tolist()]
@@ -38,7 +47,9 @@ def test_loss_is_the_mean_over_whole_and_cut_vectors() -> None:
             total += max(max(0.0, 0.2 - s[n][n] + s[n][m]) for m in others) / 4
             total += max(max(0.0, 0.2 - s[n][n] + s[m][n]) for m in others) / 4
     trained = model(list(DIMS)).train()
-    loss = MatryoshkaLoss(HardestTripletLoss(margin=0.2))(trained.score(images, captions), torch.eye(4) > 0)
+    loss = MatryoshkaLoss(HardestTripletLoss(margin=0.2))(
+        trained.score(images, captions), torch.eye(4) > 0
+    )
     assert loss.item() == pytest.approx(total / 3)
 
 

@@ -9,7 +9,9 @@ from bifocal.scores import Scores
 
 
 def random_scores(rows: int, columns: int, seed: int = 0) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def eq_5_9(scores: list[list[float]], matches: list[list[bool]]) -> float:

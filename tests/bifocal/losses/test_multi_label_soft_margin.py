@@ -18,4 +18,6 @@ def test_multi_label_soft_margin_is_the_cross_entropy_of_each_label():
         for row, truth in zip(scores.tolist(), matches.tolist(), strict=True)
         for score, match in zip(row, truth, strict=True)
     ]
-    assert MultiLabelSoftMarginLoss()(Scores(scores), matches).item() == pytest.approx(sum(expected) / 21)
+    assert MultiLabelSoftMarginLoss()(Scores(scores), matches).item() == pytest.approx(
+        sum(expected) / 21
+    )

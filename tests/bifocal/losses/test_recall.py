@@ -18,7 +18,9 @@ SURROGATES = ["triplet", "rank", "log_rank", "recall"]
 
 
 def random_scores(rows: int, columns: int, seed: int = 0) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def captions_of(images: int, captions: int) -> Tensor:
@@ -30,7 +32,9 @@ def rank(scores: list[float], i: int) -> int:
     return sum(other > scores[i] for other in scores)
 
 
-def recall_costs(scores: list[list[float]], matches: list[list[bool]], surrogate: str) -> list[float]:
+def recall_costs(
+    scores: list[list[float]], matches: list[list[bool]], surrogate: str
+) -> list[float]:
     """Cost of every match in every row, in a ranking without the row's other positives."""
     costs = []
     for y, truth in zip(scores, matches, strict=True):
@@ -39,7 +43,9 @@ def recall_costs(scores: list[list[float]], matches: list[list[bool]], surrogate
             ranking = [y[p], *negatives]
             r = rank(ranking, 0)
             if surrogate == "triplet":
-                hardest = min((rank(ranking, c) for c in range(1, len(ranking))), default=float("inf"))
+                hardest = min(
+                    (rank(ranking, c) for c in range(1, len(ranking))), default=float("inf")
+                )
                 costs.append(max(0.0, 1.0 + r - hardest) / len(y))
             elif surrogate == "rank":
                 costs.append(r / len(y))
@@ -58,18 +64,25 @@ def test_recall_is_its_equation_in_both_directions(images, captions, surrogate):
     for y, truth in ((scores, matches), (scores.T, matches.T)):
         costs = recall_costs(y.tolist(), truth.tolist(), surrogate)
         expected += sum(costs) / len(costs)
-    assert RecallLoss(surrogate=surrogate)(Scores(scores), matches).item() == pytest.approx(expected)
+    assert RecallLoss(surrogate=surrogate)(Scores(scores), matches).item() == pytest.approx(
+        expected
+    )
 
 
 @given(seed=st.integers(0, 2**32 - 1), images=st.integers(1, 6), captions=st.integers(1, 9))
 def test_recall_is_invariant_to_transposition_order_scale_and_shift(seed, images, captions):
     scores, matches = random_scores(images, captions, seed), captions_of(images, captions)
     generator = torch.Generator().manual_seed(seed)
-    rows, columns = torch.randperm(images, generator=generator), torch.randperm(captions, generator=generator)
+    rows, columns = (
+        torch.randperm(images, generator=generator),
+        torch.randperm(captions, generator=generator),
+    )
     loss = RecallLoss()
     expected = loss(Scores(scores), matches)
     torch.testing.assert_close(loss(Scores(scores.T), matches.T), expected)
-    torch.testing.assert_close(loss(Scores(scores[rows][:, columns]), matches[rows][:, columns]), expected)
+    torch.testing.assert_close(
+        loss(Scores(scores[rows][:, columns]), matches[rows][:, columns]), expected
+    )
     torch.testing.assert_close(loss(Scores(100 * scores - 3), matches), expected)
 
 
@@ -82,7 +95,10 @@ def test_recall_gradient_steps_bring_the_matches_to_the_top(surrogate):
         RecallLoss(surrogate=surrogate)(Scores(scores), matches).backward()
         optimizer.step()
     for y, truth in ((scores, matches), (scores.T, matches.T)):
-        assert (y.masked_fill(~truth, torch.inf).amin(dim=1) > y.masked_fill(truth, -torch.inf).amax(dim=1)).all()
+        assert (
+            y.masked_fill(~truth, torch.inf).amin(dim=1)
+            > y.masked_fill(truth, -torch.inf).amax(dim=1)
+        ).all()
 
 
 def test_recall_of_a_batch_without_a_match_is_zero():
@@ -101,7 +117,10 @@ def test_recall_auxiliary_loss_is_the_hardest_triplet():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"surrogate": "rank", "margin": 2.0}, "margin is for surrogate 'triplet', but surrogate is 'rank'"),
+        (
+            {"surrogate": "rank", "margin": 2.0},
+            "margin is for surrogate 'triplet', but surrogate is 'rank'",
+        ),
         ({"ks": [1]}, "ks is for surrogate 'recall', but surrogate is 'triplet'"),
         ({"auxiliary_steps": 9}, "set auxiliary_weight too, or leave auxiliary_steps out"),
     ],
@@ -112,11 +131,17 @@ def test_recall_explains_arguments_without_effect(arguments, message):
 
 def test_recall_accepts_arguments_of_its_surrogate():
     assert not list(RecallLoss.conflicts({"surrogate": "recall", "ks": [1], "softness": 2.0}))
-    assert not list(RecallLoss.conflicts({"margin": 2.0, "auxiliary_weight": 1.0, "auxiliary_steps": 9}))
+    assert not list(
+        RecallLoss.conflicts({"margin": 2.0, "auxiliary_weight": 1.0, "auxiliary_steps": 9})
+    )
 
 
-@pytest.mark.parametrize("scores", [[0.3, 0.3, 0.3, 0.3], [1e4, 1e4 + 0.002, 1e4 + 0.001, 1e4 + 0.001]])
-def test_exact_ranks_ignore_other_positives_of_tied_and_of_large_scores(scores: list[float]) -> None:
+@pytest.mark.parametrize(
+    "scores", [[0.3, 0.3, 0.3, 0.3], [1e4, 1e4 + 0.002, 1e4 + 0.001, 1e4 + 0.001]]
+)
+def test_exact_ranks_ignore_other_positives_of_tied_and_of_large_scores(
+    scores: list[float],
+) -> None:
     row, matches = torch.tensor([scores]), torch.tensor([[True, True, False, False]])
     found = rank_each_match(row, matches)
     ranks = exact_ranks(found.scores).gather(1, found.match)[:, 0].tolist()
@@ -126,11 +151,15 @@ def test_exact_ranks_ignore_other_positives_of_tied_and_of_large_scores(scores: 
 
 
 def test_a_soft_sorter_ranks_other_positives_as_negatives_of_a_low_score() -> None:
-    scores, matches = torch.tensor([[0.9, 0.8, 0.1]], dtype=torch.float64), torch.tensor([[True, True, False]])
+    scores, matches = (
+        torch.tensor([[0.9, 0.8, 0.1]], dtype=torch.float64),
+        torch.tensor([[True, True, False]]),
+    )
     sorter = PairwiseSorter()
     found = rank_each_match(scores, matches)
     behind = 0.1 - 0.01 * 0.8
     expected = [
-        sorter(torch.tensor([values], dtype=torch.float64))[0] for values in ([0.9, behind, 0.1], [behind, 0.8, 0.1])
+        sorter(torch.tensor([values], dtype=torch.float64))[0]
+        for values in ([0.9, behind, 0.1], [behind, 0.8, 0.1])
     ]
     torch.testing.assert_close(sorter(found.scores), torch.stack(expected))

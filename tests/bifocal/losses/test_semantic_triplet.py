@@ -10,7 +10,9 @@ from bifocal.scores import Scores
 Matrix = list[list[float]]
 
 
-def equation(visual: Matrix, cross: Matrix, relevance: Matrix, m: float, weights: tuple[float, float, float]) -> float:
+def equation(
+    visual: Matrix, cross: Matrix, relevance: Matrix, m: float, weights: tuple[float, float, float]
+) -> float:
     """The mean over (q, d+, d-); cross[a][b] is the dot product of image a and text b."""
     total, count = 0.0, 0
     size = len(visual)
@@ -28,17 +30,23 @@ def equation(visual: Matrix, cross: Matrix, relevance: Matrix, m: float, weights
 
 def example(size: int) -> tuple[Scores, Tensor]:
     torch.manual_seed(size)
-    images, texts = torch.nn.functional.normalize(torch.randn(2, size, 4, dtype=torch.float64), dim=2)
+    images, texts = torch.nn.functional.normalize(
+        torch.randn(2, size, 4, dtype=torch.float64), dim=2
+    )
     return Scores(images @ texts.T, images @ images.T), torch.randint(-1, 2, (size, size))
 
 
-@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.0, 2.0)])
+@pytest.mark.parametrize(
+    "weights", [(1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.0, 2.0)]
+)
 @pytest.mark.parametrize("size", [2, 3, 5, 17])
 def test_semantic_triplet_is_eq_1_to_3(size: int, weights: tuple[float, float, float]) -> None:
     scores, relevance = example(size)
     loss = SemanticTripletLoss(0.2, *weights)(scores, relevance)
     assert scores.visual is not None
-    expected = equation(scores.visual.tolist(), scores.cross.tolist(), relevance.tolist(), 0.2, weights)
+    expected = equation(
+        scores.visual.tolist(), scores.cross.tolist(), relevance.tolist(), 0.2, weights
+    )
     assert loss.item() == pytest.approx(expected)
 
 
@@ -46,7 +54,8 @@ def test_semantic_triplet_takes_false_as_irrelevant_in_a_boolean_matrix() -> Non
     scores, relevance = example(7)
     relevant = relevance > 0
     torch.testing.assert_close(
-        SemanticTripletLoss()(scores, relevant), SemanticTripletLoss()(scores, torch.where(relevant, 1, -1))
+        SemanticTripletLoss()(scores, relevant),
+        SemanticTripletLoss()(scores, torch.where(relevant, 1, -1)),
     )
 
 

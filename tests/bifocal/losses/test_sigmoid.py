@@ -36,7 +36,9 @@ def test_sigmoid_is_its_equation(images: int, captions_per_image: int) -> None:
 def test_sigmoid_learns_temperature_and_bias() -> None:
     loss = SigmoidLoss()
     loss(Scores(torch.rand(4, 4)), torch.eye(4, dtype=torch.bool)).backward()
-    assert {name for name, part in loss.named_parameters() if part.grad is not None and part.grad != 0} == {
+    assert {
+        name for name, part in loss.named_parameters() if part.grad is not None and part.grad != 0
+    } == {
         "log_temperature",
         "bias",
     }

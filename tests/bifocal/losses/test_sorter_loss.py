@@ -21,7 +21,9 @@ SURROGATES = ["triplet", "rank", "log_rank", "recall"]
 
 
 def random_scores(rows: int, columns: int, seed: int = 0) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def captions_of(images: int, captions: int) -> Tensor:
@@ -30,18 +32,28 @@ def captions_of(images: int, captions: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "loss", [SpearmanLoss, MeanAveragePrecisionLoss, *(lambda sorter, s=s: RecallLoss(sorter, s) for s in SURROGATES)]
+    "loss",
+    [
+        SpearmanLoss,
+        MeanAveragePrecisionLoss,
+        *(lambda sorter, s=s: RecallLoss(sorter, s) for s in SURROGATES),
+    ],
 )
 def test_gradient_through_a_soft_sorter_is_the_gradient_of_the_loss(loss):
     smooth = loss(PairwiseSorter(steepness=2.0))
     # No row and no column has a second positive: its score behind all others is a constant of the gradient.
     matches = captions_of(7, 3)
-    assert gradcheck(lambda scores: smooth(Scores(scores), matches), 0.3 * random_scores(7, 3).requires_grad_())
+    assert gradcheck(
+        lambda scores: smooth(Scores(scores), matches), 0.3 * random_scores(7, 3).requires_grad_()
+    )
 
 
 @pytest.mark.parametrize(
     ("loss", "auxiliary"),
-    [(SpearmanLoss, RegressionLoss(power=1)), (MeanAveragePrecisionLoss, MultiLabelSoftMarginLoss())],
+    [
+        (SpearmanLoss, RegressionLoss(power=1)),
+        (MeanAveragePrecisionLoss, MultiLabelSoftMarginLoss()),
+    ],
 )
 def test_auxiliary_loss_is_the_loss_of_the_task_without_a_sorter(loss, auxiliary):
     scores, matches = Scores(random_scores(3, 7)), random_scores(3, 7, seed=1) > 0
@@ -63,7 +75,10 @@ class TestAuxiliaryLoss:
 
     def test_keeps_its_step_counter_in_its_state(self, loss):
         scores, matches = Scores(random_scores(4, 4)), captions_of(4, 4)
-        first, second = loss(auxiliary_weight=1.0, auxiliary_steps=1), loss(auxiliary_weight=1.0, auxiliary_steps=1)
+        first, second = (
+            loss(auxiliary_weight=1.0, auxiliary_steps=1),
+            loss(auxiliary_weight=1.0, auxiliary_steps=1),
+        )
         first(scores, matches)
         second.load_state_dict(first.state_dict())
         torch.testing.assert_close(second(scores, matches), loss()(scores, matches))
@@ -80,7 +95,9 @@ class TestPretrainedSorter:
         built(Scores(scores), captions_of(8, 8)).backward()
         assert scores.grad is not None
         assert scores.grad.abs().sum() > 0
-        assert all(weight.grad is None and not weight.requires_grad for weight in built.parameters())
+        assert all(
+            weight.grad is None and not weight.requires_grad for weight in built.parameters()
+        )
 
     def test_is_fine_tuned_on_its_own_error_only(self, loss):
         sorter, scores = self.sorter(), random_scores(8, 8).float()

@@ -21,12 +21,21 @@ def top_costs(costs: list[float], k: int) -> float:
 
 
 def equation(
-    x: Vectors, y: Vectors, matches: list[list[bool]], m: float, weights: tuple[float, float, float], k: int
+    x: Vectors,
+    y: Vectors,
+    matches: list[list[bool]],
+    m: float,
+    weights: tuple[float, float, float],
+    k: int,
 ) -> float:
     """Eq. (5) on the vectors, with the top K costs of each positive pair; divided by the number of matches."""
     images, captions = range(len(x)), range(len(y))
-    share_caption = [[any(matches[i][c] and matches[j][c] for c in captions) for j in images] for i in images]
-    share_image = [[any(matches[i][a] and matches[i][b] for i in images) for b in captions] for a in captions]
+    share_caption = [
+        [any(matches[i][c] and matches[j][c] for c in captions) for j in images] for i in images
+    ]
+    share_image = [
+        [any(matches[i][a] and matches[i][b] for i in images) for b in captions] for a in captions
+    ]
     total, pairs = 0.0, 0
     for i in images:
         for j in captions:
@@ -36,12 +45,21 @@ def equation(
                 total += top_costs([m + distance(x[i], y[j]) - d for d in far], k)
                 far = [distance(x[c], y[j]) for c in images if not matches[c][j]]
                 total += weights[0] * top_costs([m + distance(x[i], y[j]) - d for d in far], k)
-    for vectors, neighbors, weight in ((x, share_caption, weights[1]), (y, share_image, weights[2])):
+    for vectors, neighbors, weight in (
+        (x, share_caption, weights[1]),
+        (y, share_image, weights[2]),
+    ):
         for i in range(len(vectors)):
             for j in range(len(vectors)):
                 if i != j and neighbors[i][j]:
-                    far = [distance(vectors[i], v) for c, v in enumerate(vectors) if c != i and not neighbors[i][c]]
-                    total += weight * top_costs([m + distance(vectors[i], vectors[j]) - d for d in far], k)
+                    far = [
+                        distance(vectors[i], v)
+                        for c, v in enumerate(vectors)
+                        if c != i and not neighbors[i][c]
+                    ]
+                    total += weight * top_costs(
+                        [m + distance(vectors[i], vectors[j]) - d for d in far], k
+                    )
     return total / pairs
 
 
@@ -62,7 +80,9 @@ def scores_of(x: Tensor, y: Tensor) -> Scores:
 @pytest.mark.parametrize("k", [1, 3, 50])
 @pytest.mark.parametrize(("images", "captions_per_image"), [(2, 2), (3, 1), (6, 3), (17, 2)])
 @pytest.mark.parametrize("shared", [False, True])
-def test_structure_preserving_is_eq_5(images: int, captions_per_image: int, shared: bool, k: int) -> None:
+def test_structure_preserving_is_eq_5(
+    images: int, captions_per_image: int, shared: bool, k: int
+) -> None:
     x, y, matches = example(images, captions_per_image, shared)
     loss = StructurePreservingLoss(
         margin=0.3, image_weight=2.0, visual_weight=0.1, textual_weight=0.2, max_violations=k
@@ -91,7 +111,9 @@ def test_structure_preserving_has_a_finite_gradient_for_equal_captions() -> None
 def test_structure_preserving_terms_are_zero_without_neighbors() -> None:
     x, y, matches = example(5, 1, shared=False)
     plain = StructurePreservingLoss(margin=0.3, textual_weight=0.0)(scores_of(x, y), matches)
-    structured = StructurePreservingLoss(margin=0.3, visual_weight=0.2, textual_weight=0.2)(scores_of(x, y), matches)
+    structured = StructurePreservingLoss(margin=0.3, visual_weight=0.2, textual_weight=0.2)(
+        scores_of(x, y), matches
+    )
     torch.testing.assert_close(plain, structured)
 
 
@@ -107,7 +129,12 @@ def test_structure_terms_alone_are_what_remains_without_the_constraints_between_
         for weights in (
             {"image_weight": 2.0, "visual_weight": 0.1, "textual_weight": 0.2},
             {"image_weight": 2.0, "visual_weight": 0.0, "textual_weight": 0.0},
-            {"image_weight": 0.0, "visual_weight": 0.1, "textual_weight": 0.2, "caption_weight": 0.0},
+            {
+                "image_weight": 0.0,
+                "visual_weight": 0.1,
+                "textual_weight": 0.2,
+                "caption_weight": 0.0,
+            },
         )
     )
     assert structure > 0

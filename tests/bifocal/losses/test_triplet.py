@@ -17,12 +17,20 @@ ALL: tuple[Negatives, ...] = ("all", "random", "hardest", "semi_hard")
 
 def example(images: int, captions_per_image: int, seed: int | None = None) -> tuple[Tensor, Tensor]:
     """Cosines, also negative ones of positive pairs."""
-    generator = torch.Generator().manual_seed(images * 10 + captions_per_image if seed is None else seed)
-    scores = 2 * torch.rand(images, images * captions_per_image, generator=generator, dtype=torch.float64) - 1
+    generator = torch.Generator().manual_seed(
+        images * 10 + captions_per_image if seed is None else seed
+    )
+    scores = (
+        2
+        * torch.rand(images, images * captions_per_image, generator=generator, dtype=torch.float64)
+        - 1
+    )
     return scores, torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
 
 
-def negatives_of(scores: Matrix, matches: list[list[bool]]) -> list[tuple[float, list[float], list[float]]]:
+def negatives_of(
+    scores: Matrix, matches: list[list[bool]]
+) -> list[tuple[float, list[float], list[float]]]:
     """Each positive with the negative captions of its image and the negative images of its caption."""
     return [
         (
@@ -39,7 +47,9 @@ def negatives_of(scores: Matrix, matches: list[list[bool]]) -> list[tuple[float,
 def eq_5(scores: Matrix, matches: list[list[bool]], margin: float) -> float:
     """Eq. (5)-(6) of BEAN, the mean over positive pairs."""
     positives = negatives_of(scores, matches)
-    costs = [max(0.0, margin - p + n) for p, captions, images in positives for n in captions + images]
+    costs = [
+        max(0.0, margin - p + n) for p, captions, images in positives for n in captions + images
+    ]
     return sum(costs) / len(positives)
 
 
@@ -68,11 +78,15 @@ def test_one_match_per_row_in_any_order(order: list[int]) -> None:
 
 @pytest.mark.parametrize("captions_per_image", [1, 3])
 @pytest.mark.parametrize("images", [2, 3, 17])
-def test_triplet_semi_hard_is_the_nearest_negative_below(images: int, captions_per_image: int) -> None:
+def test_triplet_semi_hard_is_the_nearest_negative_below(
+    images: int, captions_per_image: int
+) -> None:
     scores, matches = example(images, captions_per_image)
     loss = TripletLoss(margin=0.4, negatives="semi_hard")(Scores(scores), matches)
     positives = negatives_of(scores.tolist(), matches.tolist())
-    costs = [max(0.0, 0.4 - p + semi_hard(p, group)) for p, *groups in positives for group in groups]
+    costs = [
+        max(0.0, 0.4 - p + semi_hard(p, group)) for p, *groups in positives for group in groups
+    ]
     assert loss.item() == pytest.approx(sum(costs) / len(positives))
 
 
@@ -95,7 +109,9 @@ def test_triplet_random_selects_each_negative_equally_often() -> None:
         for positive, *groups in negatives_of(scores.tolist(), matches.tolist())
         for group in groups
     )
-    assert float(drawn.mean()) == pytest.approx(expected / 10, abs=4 * float(drawn.std()) / 2000**0.5)
+    assert float(drawn.mean()) == pytest.approx(
+        expected / 10, abs=4 * float(drawn.std()) / 2000**0.5
+    )
     assert drawn.unique().numel() > 100
 
 
@@ -112,7 +128,9 @@ def test_triplet_gradient(negatives: Negatives) -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 12), shift=st.floats(-5, 5))
-def test_triplet_is_invariant_to_shift_transposition_and_order(seed: int, size: int, shift: float) -> None:
+def test_triplet_is_invariant_to_shift_transposition_and_order(
+    seed: int, size: int, shift: float
+) -> None:
     scores, matches = example(size, 1, seed)
     order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     expected = TripletLoss()(Scores(scores), matches)

@@ -10,9 +10,15 @@ from bifocal.sorters import PairwiseSorter
 
 
 def test_weighted_sum_weights_its_losses_and_shares_the_sorter():
-    scores = Scores(torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    scores = Scores(
+        torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    )
     matches, sorter = torch.eye(5, dtype=torch.bool), PairwiseSorter()
-    losses = [{"name": "InfoNCELoss", "temperature": 0.3}, {"name": "RecallLoss", "margin": 2.0}, "TripletLoss"]
+    losses = [
+        {"name": "InfoNCELoss", "temperature": 0.3},
+        {"name": "RecallLoss", "margin": 2.0},
+        "TripletLoss",
+    ]
     ref = {"name": "WeightedSumLoss", "losses": losses, "weights": [1.0, 0.5, 0.25]}
     total = build("bifocal.losses", ref, sorter=sorter)(scores, matches)
     expected = (

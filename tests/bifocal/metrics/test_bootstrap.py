@@ -18,17 +18,27 @@ from bifocal.metrics.bootstrap import (
 from bifocal.promotion.looks import look_level
 
 
-def bootstrap_difference(first: Tensor, second: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
+def bootstrap_difference(
+    first: Tensor, second: Tensor, counts: Tensor, resamples: int, seed: int
+) -> Tensor:
     """Sum over the metrics; a resample without a query of a metric adds 0."""
-    return bootstrap_means(first.double() - second.double(), counts, resamples, seed).nan_to_num(0.0).sum(dim=1)
+    return (
+        bootstrap_means(first.double() - second.double(), counts, resamples, seed)
+        .nan_to_num(0.0)
+        .sum(dim=1)
+    )
 
 
-def loops(first: torch.Tensor, second: torch.Tensor, counts: torch.Tensor, resamples: int, seed: int) -> list[float]:
+def loops(
+    first: torch.Tensor, second: torch.Tensor, counts: torch.Tensor, resamples: int, seed: int
+) -> list[float]:
     generator = torch.Generator().manual_seed(seed)
     images, metrics = counts.shape
     differences = []
     for start in range(0, resamples, BLOCK):
-        for row in torch.randint(images, (min(BLOCK, resamples - start), images), generator=generator).tolist():
+        for row in torch.randint(
+            images, (min(BLOCK, resamples - start), images), generator=generator
+        ).tolist():
             total = 0.0
             for metric in range(metrics):
                 queries = sum(counts[image, metric].item() for image in row)
@@ -40,11 +50,15 @@ def loops(first: torch.Tensor, second: torch.Tensor, counts: torch.Tensor, resam
 
 
 @given(seed=st.integers(0, 2**32 - 1), images=st.integers(1, 7), metrics=st.integers(1, 3))
-def test_bootstrap_difference_equals_loop_over_resamples(seed: int, images: int, metrics: int) -> None:
+def test_bootstrap_difference_equals_loop_over_resamples(
+    seed: int, images: int, metrics: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     counts = torch.randint(0, 6, (images, metrics), generator=generator)
     counts[0] = 5
-    first, second = ((torch.rand(counts.shape, generator=generator) * (counts + 1)).floor() for _ in range(2))
+    first, second = (
+        (torch.rand(counts.shape, generator=generator) * (counts + 1)).floor() for _ in range(2)
+    )
     resamples = 9
     differences = bootstrap_difference(first, second, counts, resamples, seed)
     assert differences.tolist() == pytest.approx(loops(first, second, counts, resamples, seed))
@@ -65,7 +79,8 @@ def test_interval_covers_true_difference_at_its_level() -> None:
     for trial in range(trials):
         generator = torch.Generator().manual_seed(trial)
         first, second = (
-            (torch.rand(images, 1, generator=generator) < probability).double() for probability in (0.5 + truth, 0.5)
+            (torch.rand(images, 1, generator=generator) < probability).double()
+            for probability in (0.5 + truth, 0.5)
         )
         differences = bootstrap_difference(first, second, torch.ones(images, 1), 200, seed=trial)
         low, high = (differences.quantile(q).item() for q in ((1 - level) / 2, (1 + level) / 2))
@@ -81,7 +96,9 @@ def test_interval_covers_true_difference_at_its_level() -> None:
         (torch.zeros(3, 1), torch.zeros(3, 1), r"metrics \[0\] have no query"),
     ],
 )
-def test_bootstrap_difference_rejects_wrong_shapes(first: torch.Tensor, counts: torch.Tensor, expected: str) -> None:
+def test_bootstrap_difference_rejects_wrong_shapes(
+    first: torch.Tensor, counts: torch.Tensor, expected: str
+) -> None:
     with pytest.raises(ValueError, match=expected):
         bootstrap_difference(first, first, counts, 2, seed=0)
 
@@ -95,7 +112,9 @@ def test_bound_is_the_quantile_of_all_subset_means() -> None:
     )
     for alpha in (0.05, 0.2, 0.5):
         exact = means[int(alpha * len(means))]
-        found = subset_lower_bound(torch.tensor(values).unsqueeze(1), torch.ones(8, 1), alpha, seed=0)
+        found = subset_lower_bound(
+            torch.tensor(values).unsqueeze(1), torch.ones(8, 1), alpha, seed=0
+        )
         assert found == pytest.approx(exact, abs=0.15)
 
 
@@ -140,7 +159,10 @@ def weekly_gains(years: int, looks: int, images: int, gain: float) -> Tensor:
 def promoted(gains: Tensor, alpha: float) -> Tensor:
     """Return whether the bound of each column of ``gains`` is above 0."""
     tail, subsets = tail_and_subsets(alpha)
-    parts = [subset_means(part, torch.ones_like(part), subsets, seed=1) for part in gains.split(500, dim=1)]
+    parts = [
+        subset_means(part, torch.ones_like(part), subsets, seed=1)
+        for part in gains.split(500, dim=1)
+    ]
     return torch.cat([part.kthvalue(tail, dim=0).values > 0 for part in parts])
 
 
@@ -150,7 +172,9 @@ def test_a_year_of_looks_keeps_the_rate_of_false_promotions() -> None:
     gains = weekly_gains(years, looks, images, gain=0.0)
     spending = promoted(gains, look_level(rate, looks, [])).view(years, looks)
     assert float(spending.any(dim=1).double().mean()) <= rate
-    previous = bootstrap_means(gains, torch.ones_like(gains), 400, seed=1).quantile(0.025, dim=0) > 0
+    previous = (
+        bootstrap_means(gains, torch.ones_like(gains), 400, seed=1).quantile(0.025, dim=0) > 0
+    )
     assert float(previous.view(years, looks).any(dim=1).double().mean()) > 3 * rate
 
 

@@ -17,7 +17,12 @@ def model(pairs: ImageCaptionPairs) -> Model:
     """A small model for ``pairs``, in evaluation mode."""
     torch.manual_seed(5)
     return build_model(
-        {"name": "TwoBranchModel", "dim": 16, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 16,
+            "image_encoder": "SMILEEncoder",
+            "text_encoder": "GRUEncoder",
+        },
         feature_dim=pairs.features.dim,
         text_dim=pairs.text.dim,
         text_format="tokens",
@@ -25,16 +30,22 @@ def model(pairs: ImageCaptionPairs) -> Model:
     ).eval()
 
 
-def test_loaded_model_gives_same_embeddings(pairs: ImageCaptionPairs, model: Model, tmp_path: Path) -> None:
+def test_loaded_model_gives_same_embeddings(
+    pairs: ImageCaptionPairs, model: Model, tmp_path: Path
+) -> None:
     save_model(tmp_path, model)
-    for actual, expected in zip(embed(load_model(tmp_path), pairs), embed(model, pairs), strict=True):
+    for actual, expected in zip(
+        embed(load_model(tmp_path), pairs), embed(model, pairs), strict=True
+    ):
         assert torch.equal(actual, expected)
     with pytest.raises(FileNotFoundError, match="holds no model"):
         load_model(tmp_path / "elsewhere")
 
 
 def test_scores_of_half_precision_keep_the_distance_of_near_vectors(model: Model) -> None:
-    vectors = torch.nn.functional.normalize(torch.randn(2, 64, generator=torch.Generator().manual_seed(1)), dim=1)
+    vectors = torch.nn.functional.normalize(
+        torch.randn(2, 64, generator=torch.Generator().manual_seed(1)), dim=1
+    )
     near = vectors[0] + 0.04 * vectors[1]
     both = torch.nn.functional.normalize(torch.stack([vectors[0], near]), dim=1)
     distance = (both[0] - both[1]).norm()
@@ -46,7 +57,9 @@ def test_scores_of_half_precision_keep_the_distance_of_near_vectors(model: Model
     assert scores.visual.diagonal().tolist() == pytest.approx([1, 1], abs=1e-6)
 
 
-def test_scores_of_batch_equal_cosines_of_embeddings(pairs: ImageCaptionPairs, model: Model) -> None:
+def test_scores_of_batch_equal_cosines_of_embeddings(
+    pairs: ImageCaptionPairs, model: Model
+) -> None:
     images, captions = embed(model, pairs)
     rows = torch.tensor([4, 71, 5, 30])
     batch = pairs.batch(rows)
@@ -60,7 +73,9 @@ def test_scores_of_batch_equal_cosines_of_embeddings(pairs: ImageCaptionPairs, m
 
 def test_pairs_reject_images_without_captions(stores: Any) -> None:
     tables, features, text = stores
-    incomplete = type(tables)(tables.images, tables.captions.iloc[2:], tables.phrases, tables.image_root)
+    incomplete = type(tables)(
+        tables.images, tables.captions.iloc[2:], tables.phrases, tables.image_root
+    )
     with pytest.raises(ValueError, match="1 of 40 images have no caption"):
         ImageCaptionPairs(incomplete, features, text)
 

@@ -39,13 +39,18 @@ def equations(text: Vector, levels: list[list[Vector]], unit: bool, softmax: boo
             heat = [math.exp(s) / total for s in cosines]
         else:
             heat = [max(0.0, s) for s in cosines]
-        attended = [sum(h * cell[k] for h, cell in zip(heat, present, strict=True)) for k in range(len(text))]
+        attended = [
+            sum(h * cell[k] for h, cell in zip(heat, present, strict=True))
+            for k in range(len(text))
+        ]
         norm = math.sqrt(dot(attended, attended)) if unit else 1.0
         pertinences.append(dot(attended, text) / norm if norm else 0.0)
     return pertinences
 
 
-def example(seed: int, images: int, texts: int, levels: int = 3, cells: int = 5, dim: int = 4) -> tuple[Tensor, Tensor]:
+def example(
+    seed: int, images: int, texts: int, levels: int = 3, cells: int = 5, dim: int = 4
+) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(images, levels, cells, dim, generator=generator, dtype=torch.float64)
     sentences = torch.randn(texts, dim, generator=generator, dtype=torch.float64)
@@ -78,7 +83,9 @@ def test_best_pertinence_uses_best_or_given_level(level: int | None) -> None:
     texts, cells = example(1, 3, 4)
     by_level = pertinence(texts, cells, unit=True, softmax=False)
     actual = best_pertinence(texts, cells, unit=True, softmax=False, level=level, memory=64)
-    torch.testing.assert_close(actual, by_level.amax(dim=2) if level is None else by_level[:, :, level])
+    torch.testing.assert_close(
+        actual, by_level.amax(dim=2) if level is None else by_level[:, :, level]
+    )
 
 
 def test_sentence_from_words_equals_equation_5() -> None:
@@ -139,8 +146,12 @@ def test_blocks_bound_memory_and_keep_values_and_gradients(backward: bool) -> No
     results, peaks = {}, {}
     for memory in (2, 1000):
         with torch.set_grad_enabled(backward), LiveBytes() as live:
-            value = best_pertinence(texts, cells, unit=True, softmax=False, level=None, memory=memory)
-            gradients = torch.autograd.grad(value.square().sum(), (texts, cells)) if backward else ()
+            value = best_pertinence(
+                texts, cells, unit=True, softmax=False, level=None, memory=memory
+            )
+            gradients = (
+                torch.autograd.grad(value.square().sum(), (texts, cells)) if backward else ()
+            )
         results[memory], peaks[memory] = (value.detach(), *gradients), live.peak
     for blocked, whole in zip(results[2], results[1000], strict=True):
         torch.testing.assert_close(blocked, whole)
@@ -194,9 +205,13 @@ def pertinences(texts: Tensor, levels: Tensor, unit: bool) -> list[float]:
     for text in texts:
         by_level = []
         for cells in levels:
-            attended = sum((max(0.0, float(text @ cell)) * cell for cell in cells), torch.zeros_like(text))
+            attended = sum(
+                (max(0.0, float(text @ cell)) * cell for cell in cells), torch.zeros_like(text)
+            )
             # Without attention, the attended feature and its pertinence are 0.
-            by_level.append(float(attended @ text) / ((float(attended.norm()) or 1.0) if unit else 1.0))
+            by_level.append(
+                float(attended @ text) / ((float(attended.norm()) or 1.0) if unit else 1.0)
+            )
         best.append(max(by_level))
     return best
 
@@ -220,7 +235,10 @@ def test_grounding_model_and_loss_equal_equations_1_to_10(images: int, captions_
     model, batch = new_model(), new_batch(images, captions_each)
     with torch.no_grad():
         scores = model(batch)
-        cells, (sentences, words) = model.embed_images(batch.regions), model.embed_captions(batch.text)
+        cells, (sentences, words) = (
+            model.embed_images(batch.regions),
+            model.embed_captions(batch.text),
+        )
     expected: dict[str, list[list[float]]] = {"word_scores": [], "sentence_scores": []}
     for image in cells:
         expected["sentence_scores"].append(pertinences(sentences, image, unit=False))
@@ -267,7 +285,11 @@ def test_heatmaps_and_scores_have_the_same_attention(ablation: dict[str, Any]) -
     options = model.attention
     for image, row in zip(cells, expected, strict=True):
         attention = attend(
-            sentences, image, unit=options.unit_sentence, softmax=options.softmax, level=options.sentence_level
+            sentences,
+            image,
+            unit=options.unit_sentence,
+            softmax=options.softmax,
+            level=options.sentence_level,
         )
         torch.testing.assert_close(attention.pertinence, row)
     localizer = AutoLocalizer().for_model(model)
@@ -286,7 +308,9 @@ def test_ablation_changes_the_heatmaps_of_phrases(ablation: dict[str, Any]) -> N
         with torch.no_grad():
             sentences, words = model.embed_captions(batch.text)
             vectors = localizer.encode(model.image_encoder, batch.regions)
-            phrases = [row[:length] for row, length in zip(words, batch.text.lengths.tolist(), strict=True)]
+            phrases = [
+                row[:length] for row, length in zip(words, batch.text.lengths.tolist(), strict=True)
+            ]
             maps.append(localizer.score(vectors, sentences, phrases).scores)
     assert not torch.allclose(*maps)
 
@@ -300,7 +324,10 @@ def test_retrieval_ranks_are_those_of_all_scores(monkeypatch: pytest.MonkeyPatch
         image_of_caption = torch.arange(5).repeat_interleave(2)
 
         def image_batches(self, size: int) -> Iterator[RegionBatch]:
-            return (RegionBatch(*parts) for parts in zip(*(part.split(size) for part in batch.regions), strict=True))
+            return (
+                RegionBatch(*parts)
+                for parts in zip(*(part.split(size) for part in batch.regions), strict=True)
+            )
 
         def caption_batches(self, size: int) -> Iterator[TextBatch]:
             # A batch is padded to its own longest caption.
@@ -310,7 +337,9 @@ def test_retrieval_ranks_are_those_of_all_scores(monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         scores = model(batch).cross
     ranks = model.retrieval_ranks(cast(ImageCaptionPairs, Pairs()))
-    expected = score_ranks(lambda row, column: scores[row][:, column], Pairs.image_of_caption, images=5)
+    expected = score_ranks(
+        lambda row, column: scores[row][:, column], Pairs.image_of_caption, images=5
+    )
     for ours, theirs in zip(ranks, expected, strict=True):
         assert [ours.recall(k) for k in (1, 2, 5)] == [theirs.recall(k) for k in (1, 2, 5)]
     assert 0 < ranks[0].recall(2) < 1
@@ -321,21 +350,28 @@ def test_grounding_model_rejects_text_encoder_without_words() -> None:
         new_model(text_encoder="GRUEncoder")
 
 
-@pytest.mark.parametrize("text_encoder", ["ElmoMixtureEncoder", "ElmoBiLSTMEncoder", "TokenMixtureEncoder"])
+@pytest.mark.parametrize(
+    "text_encoder", ["ElmoMixtureEncoder", "ElmoBiLSTMEncoder", "TokenMixtureEncoder"]
+)
 @pytest.mark.parametrize("seed", range(8))
 def test_new_model_has_different_cells_and_positive_cosines(seed: int, text_encoder: str) -> None:
     """Levels with equal cells get no words, and a ReLU of negative cosines has no gradient."""
     torch.manual_seed(seed)
     sizes = {
-        "model": CONFIGURATION["model"] | {"dim": 256, "text_encoder": {"name": text_encoder, "layers": 3}},
+        "model": CONFIGURATION["model"]
+        | {"dim": 256, "text_encoder": {"name": text_encoder, "layers": 3}},
         "feature_dim": 64,
         "text_dim": 64,
     }
     model = build_model(**CONFIGURATION | sizes)
     # As in real features and word vectors, all vectors share a large mean.
-    cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)
+    cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(
+        5, LEVELS * CELLS, 64
+    )
     values = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(9, 3, 5, 64)
-    images = model.embed_images(RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0)))
+    images = model.embed_images(
+        RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0))
+    )
     assert torch.einsum("nlrd,nlsd->nlrs", images, images).mean() < 0.9
     sentences, words = model.embed_captions(TextBatch(values, torch.full((9,), 5)))
     for texts in (sentences, words.flatten(0, 1)):

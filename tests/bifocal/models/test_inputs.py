@@ -37,7 +37,12 @@ def test_a_saved_model_refuses_other_features_and_other_texts(tmp_path: Path) ->
     features, text = new_features(tmp_path / "features"), new_text(tmp_path / "text", SENTENCES)
     torch.manual_seed(0)
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 4, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 4,
+            "image_encoder": "LinearEncoder",
+            "text_encoder": "BagOfWordsEncoder",
+        },
         feature_dim=features.dim,
         text_dim=text.dim,
         text_format=text.format.name,
@@ -49,10 +54,14 @@ def test_a_saved_model_refuses_other_features_and_other_texts(tmp_path: Path) ->
     check_inputs(loaded, features, text)
     # Other images with the same extraction: the model can be evaluated on another dataset.
     check_inputs(loaded, new_features(tmp_path / "more", images=3), text)
-    with pytest.raises(ValueError, match=r"features have weights 'cd34', but the model was trained on .* 'ab12'"):
+    with pytest.raises(
+        ValueError, match=r"features have weights 'cd34', but the model was trained on .* 'ab12'"
+    ):
         check_inputs(loaded, new_features(tmp_path / "other", weights="cd34"), text)
     with pytest.raises(ValueError, match="has another vectorizer than the model was trained with"):
-        check_inputs(loaded, features, new_text(tmp_path / "another", ["a green circle", "a red circle"]))
+        check_inputs(
+            loaded, features, new_text(tmp_path / "another", ["a green circle", "a red circle"])
+        )
 
 
 def test_a_model_that_remembers_no_inputs_accepts_any(tmp_path: Path) -> None:

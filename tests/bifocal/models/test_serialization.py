@@ -22,13 +22,18 @@ VECTORS = {"feature_dim": 12, "text_dim": 7, "text_format": "vectors"}
 
 
 def new_models(
-    text_encoder: str = "LinearEncoder", count: int = 3, image_encoder: str = "SMILEEncoder", **sizes: Any
+    text_encoder: str = "LinearEncoder",
+    count: int = 3,
+    image_encoder: str = "SMILEEncoder",
+    **sizes: Any,
 ) -> list[Model]:
     parts = {"image_encoder": {"name": image_encoder}, "text_encoder": {"name": text_encoder}}
     models = []
     for seed in range(count):
         torch.manual_seed(seed)
-        models.append(build_model({"name": "TwoBranchModel", "dim": 8, **parts}, **sizes or VECTORS).eval())
+        models.append(
+            build_model({"name": "TwoBranchModel", "dim": 8, **parts}, **sizes or VECTORS).eval()
+        )
     return models
 
 
@@ -61,7 +66,12 @@ def test_score_is_the_mean_of_the_scores(tmp_path: Path) -> None:
 
 
 def test_members_keep_their_own_word_vectors(pairs: ImageCaptionPairs) -> None:
-    sizes = {"feature_dim": 12, "text_dim": 8, "text_format": "tokens", "vocabulary_size": len(pairs.text.vocabulary)}
+    sizes = {
+        "feature_dim": 12,
+        "text_dim": 8,
+        "text_format": "tokens",
+        "vocabulary_size": len(pairs.text.vocabulary),
+    }
     models = new_models("GRUEncoder", 2, **sizes)
     batch = pairs.batch(torch.arange(12))
     check_scores(concatenate_models(models), models, batch.regions, batch.text)
@@ -71,7 +81,9 @@ def test_joined_model_is_exported_with_its_regions(tmp_path: Path) -> None:
     joined = concatenate_models(new_models(count=2))
     save_model(tmp_path, joined)
     embed: dict[str, Callable[..., Any]] = {
-        "image_encoder": lambda features, mask: joined.embed_images(RegionBatch(features, mask, features)),
+        "image_encoder": lambda features, mask: joined.embed_images(
+            RegionBatch(features, mask, features)
+        ),
         "text_encoder": lambda values, lengths: joined.embed_captions(TextBatch(values, lengths)),
     }
     for branch in ("image_encoder", "text_encoder"):
@@ -83,8 +95,13 @@ def test_joined_model_is_exported_with_its_regions(tmp_path: Path) -> None:
         np.testing.assert_allclose(vectors, embed[branch](*inputs).detach().numpy(), atol=1e-5)
         if branch == "image_encoder":
             (regions,) = run_graph(open_session(file), arrays, REGIONS)
-            g = [normalize(member.convolution(inputs[0]), dim=2) for member in joined.image_encoder.members]
-            np.testing.assert_allclose(regions, (torch.cat(g, dim=2) / 2**0.5).detach().numpy(), atol=1e-5)
+            g = [
+                normalize(member.convolution(inputs[0]), dim=2)
+                for member in joined.image_encoder.members
+            ]
+            np.testing.assert_allclose(
+                regions, (torch.cat(g, dim=2) / 2**0.5).detach().numpy(), atol=1e-5
+            )
 
 
 def test_mean_of_the_joined_activation_maps_is_the_embedding() -> None:
@@ -92,10 +109,14 @@ def test_mean_of_the_joined_activation_maps_is_the_embedding() -> None:
     regions = RegionBatch(torch.randn(5, 4, 12), torch.rand(5, 4) < 0.8, torch.rand(5, 4, 4))
     regions.mask[:, 0] = True
     maps = joined.image_encoder.activation_maps(regions)
-    mean = torch.stack([vectors[mask].mean(dim=0) for vectors, mask in zip(maps.vectors, maps.mask, strict=True)])
+    mean = torch.stack(
+        [vectors[mask].mean(dim=0) for vectors, mask in zip(maps.vectors, maps.mask, strict=True)]
+    )
     torch.testing.assert_close(mean, joined.embed_images(regions))
     with pytest.raises(ValueError, match="ProjectionEncoder has no activation_maps"):
-        concatenate_models(new_models(image_encoder="ProjectionEncoder")).image_encoder.activation_maps(regions)
+        concatenate_models(
+            new_models(image_encoder="ProjectionEncoder")
+        ).image_encoder.activation_maps(regions)
 
 
 def test_models_that_cannot_be_joined_are_errors() -> None:

@@ -19,7 +19,9 @@ NOON, LATER, NEXT_DAY = datetime(2026, 5, 1, 12), datetime(2026, 5, 1, 13), date
 
 
 def collect(folder: Path, vectors: Mapping[str, list[float]], **metadata: list[Any]) -> Collection:
-    writer = CollectionWriter(folder, Description(ModelIdentity("model", None, "0" * 64), str(folder), 2, None))
+    writer = CollectionWriter(
+        folder, Description(ModelIdentity("model", None, "0" * 64), str(folder), 2, None)
+    )
     for number, (item_id, vector) in enumerate(vectors.items()):
         writer.add(Item(item_id, item_id, f"{number:064d}", 128, 128), np.array(vector))
     columns = {f"meta.{name}": values for name, values in metadata.items()}
@@ -28,7 +30,13 @@ def collect(folder: Path, vectors: Mapping[str, list[float]], **metadata: list[A
 
 
 def test_groups_are_days_and_albums(tmp_path: Path) -> None:
-    vectors = {"a/1": [1.0, 0.0], "a/2": [1.0, 0.1], "a/3": [0.0, 1.0], "a/4": [0.1, 1.0], "b/1": [0.1, 1.0]}
+    vectors = {
+        "a/1": [1.0, 0.0],
+        "a/2": [1.0, 0.1],
+        "a/3": [0.0, 1.0],
+        "a/4": [0.1, 1.0],
+        "b/1": [0.1, 1.0],
+    }
     dates = [NOON, LATER, LATER, NEXT_DAY, NEXT_DAY]
     collection = collect(tmp_path / "dated", vectors, date=dates)
     assert image_groups(collection, range(5)).T.tolist() == [[0, 0, 0, 1, 2], [0, 0, 0, 0, 1]]
@@ -37,9 +45,13 @@ def test_groups_are_days_and_albums(tmp_path: Path) -> None:
     assert image_groups(collection, []).shape == (0, 2)
 
 
-def albums(random: np.random.Generator, count: int, size: int, cosine: float = 0.52, shift: float = 0.0) -> np.ndarray:
+def albums(
+    random: np.random.Generator, count: int, size: int, cosine: float = 0.52, shift: float = 0.0
+) -> np.ndarray:
     shared = np.repeat(random.normal(shift, size=(count, 8)), size, axis=0)
-    vectors: np.ndarray = np.sqrt(cosine) * shared + np.sqrt(1 - cosine) * random.normal(shift, size=(count * size, 8))
+    vectors: np.ndarray = np.sqrt(cosine) * shared + np.sqrt(1 - cosine) * random.normal(
+        shift, size=(count * size, 8)
+    )
     return vectors
 
 
@@ -69,7 +81,9 @@ def test_stationary_albums_give_no_alarm_and_a_shift_does() -> None:
         alarms["images"] += discrepancy_test(before, after, 399, seed).p_value <= 0.05
         if seed < 10:
             shifted = albums(random, 20, 5, shift=0.4)
-            alarms["shifted"] += discrepancy_test(before, shifted, 399, seed, labels).p_value <= 0.05
+            alarms["shifted"] += (
+                discrepancy_test(before, shifted, 399, seed, labels).p_value <= 0.05
+            )
     assert alarms["albums"] <= 7  # with the rate 0.05, eight or more of 40 have probability 0.001
     assert alarms["images"] >= 20
     assert alarms["shifted"] == 10
@@ -82,7 +96,9 @@ def test_one_block_cannot_be_tested() -> None:
 
 def test_members_are_averaged_up_to_the_largest_number() -> None:
     member = np.array([0, 1, 0, 1, 1])
-    np.testing.assert_allclose(averaging(member).toarray(), [[0.5, 0, 0.5, 0, 0], [0, 1 / 3, 0, 1 / 3, 1 / 3]])
+    np.testing.assert_allclose(
+        averaging(member).toarray(), [[0.5, 0, 0.5, 0, 0], [0, 1 / 3, 0, 1 / 3, 1 / 3]]
+    )
     rows = averaging(member, 1).toarray()
     assert np.array_equal(rows.sum(axis=1), [1, 1])
     assert ((rows > 0).sum(axis=1) == 1).all()

@@ -16,7 +16,10 @@ MONDAY, NEXT_MONDAY = date(2026, 11, 16), date(2026, 11, 23)
 
 
 def write(
-    folder: Path, contents: Mapping[str, str], sides: Mapping[str, int] | None = None, deleted: Sequence[str] = ()
+    folder: Path,
+    contents: Mapping[str, str],
+    sides: Mapping[str, int] | None = None,
+    deleted: Sequence[str] = (),
 ) -> Collection:
     """Write a collection of items with their SHA-256, and one broken image."""
     description = Description(ModelIdentity("model", None, "0" * 64), str(folder), 2, None)
@@ -47,12 +50,18 @@ def test_images_are_new_in_the_days_after_they_came(tmp_path: Path) -> None:
 
 def test_new_images_are_inspected(tmp_path: Path) -> None:
     collection = write(tmp_path / "collection", {"a": "1", "b": "2", "c": "3"}, sides={"b": 50})
-    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (128, 200, 3), dtype=np.uint8))
+    noise = Image.fromarray(
+        np.random.default_rng(0).integers(0, 255, (128, 200, 3), dtype=np.uint8)
+    )
     for item_id in "ab":  # the file of c is gone
         noise.save(tmp_path / "collection" / f"{item_id}.png")
     ledger = Ledger(tmp_path / "images.parquet")
     ledger.record(collection, MONDAY)
     inspection, dataset = inspect_arrivals(collection, ledger.arrivals(collection, MONDAY, days=1))
     titles = {finding.title: finding.count for finding in inspection.findings}
-    assert titles == {"image: cannot be decoded": 1, "near-duplicates in one split": 1, "very small images": 1}
+    assert titles == {
+        "image: cannot be decoded": 1,
+        "near-duplicates in one split": 1,
+        "very small images": 1,
+    }
     assert dataset.image_path("a").is_file()

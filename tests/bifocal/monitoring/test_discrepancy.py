@@ -30,13 +30,19 @@ def eq_3(x: list[list[float]], y: list[list[float]]) -> float:
 
 
 @settings(max_examples=20)
-@given(seed=st.integers(0, 2**32 - 1), m=st.integers(2, 7), n=st.integers(2, 7), shift=st.floats(-2, 2))
+@given(
+    seed=st.integers(0, 2**32 - 1), m=st.integers(2, 7), n=st.integers(2, 7), shift=st.floats(-2, 2)
+)
 def test_estimate_is_eq_3(seed: int, m: int, n: int, shift: float) -> None:
     random = np.random.default_rng(seed)
     x, y = random.normal(size=(m, 3)), random.normal(shift, size=(n, 3))
-    assert discrepancy_test(x, y, 1).squared == pytest.approx(eq_3(x.tolist(), y.tolist()), abs=1e-12)
+    assert discrepancy_test(x, y, 1).squared == pytest.approx(
+        eq_3(x.tolist(), y.tolist()), abs=1e-12
+    )
     turn, _ = np.linalg.qr(random.normal(size=(3, 3)))
-    assert discrepancy_test(x @ turn + 1, y @ turn + 1, 1).squared == pytest.approx(eq_3(y.tolist(), x.tolist()))
+    assert discrepancy_test(x @ turn + 1, y @ turn + 1, 1).squared == pytest.approx(
+        eq_3(y.tolist(), x.tolist())
+    )
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.3])
@@ -51,7 +57,9 @@ def test_p_value_is_that_of_all_divisions(shift: float) -> None:
     ]
     exact = sum(value >= observed - 1e-12 for value in divisions) / len(divisions)
     if exact <= 0.1:
-        assert discrepancy_test(x, y, 4000).p_value == exact  # fewer divisions than permutations: the test takes all
+        assert (
+            discrepancy_test(x, y, 4000).p_value == exact
+        )  # fewer divisions than permutations: the test takes all
     estimated = [discrepancy_test(x, y, 200, seed).p_value for seed in range(8)]
     assert np.mean(estimated) == pytest.approx((200 * exact + 1) / 201, rel=0.4)
 
@@ -59,7 +67,9 @@ def test_p_value_is_that_of_all_divisions(shift: float) -> None:
 def test_p_values_of_equal_distributions_are_uniform() -> None:
     random = np.random.default_rng(0)
     p_values = [
-        discrepancy_test(random.normal(size=(20, 2)), random.normal(size=(12, 2)), 399, seed).p_value
+        discrepancy_test(
+            random.normal(size=(20, 2)), random.normal(size=(12, 2)), 399, seed
+        ).p_value
         for seed in range(300)
     ]
     for level in (0.05, 0.2, 0.5):
@@ -82,6 +92,8 @@ def test_new_part_of_the_space_is_unusual() -> None:
 
 
 @pytest.mark.parametrize("shapes", [((1, 2), (5, 2)), ((5, 2), (5, 3))])
-def test_samples_that_cannot_be_compared_are_errors(shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
+def test_samples_that_cannot_be_compared_are_errors(
+    shapes: tuple[tuple[int, int], tuple[int, int]],
+) -> None:
     with pytest.raises(ValueError, match="needs two vectors of one dimension"):
         discrepancy_test(np.zeros(shapes[0]), np.zeros(shapes[1]))

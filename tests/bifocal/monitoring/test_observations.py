@@ -17,7 +17,9 @@ from tests.bifocal.small_collection import write_collection
 
 
 @pytest.mark.parametrize("queries", [["a red star", "zebra", "red zebra"], ["zebra"]])
-def test_a_query_without_a_known_word_is_counted_and_not_embedded(tmp_path: Path, queries: list[str]) -> None:
+def test_a_query_without_a_known_word_is_counted_and_not_embedded(
+    tmp_path: Path, queries: list[str]
+) -> None:
     """The review of commit 097c66e: one such query of a model on bags of words ended the monitoring."""
     collection = write_collection(tmp_path / "collection", ["star", "sea", "wood"])
     Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
@@ -25,7 +27,9 @@ def test_a_query_without_a_known_word_is_counted_and_not_embedded(tmp_path: Path
     def embed_sentences(sentences: list[str]) -> np.ndarray:
         return np.array([[float(sentence != "zebra"), 0] for sentence in sentences], np.float32)
 
-    model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path), embed_sentences=embed_sentences)
+    model: Any = SimpleNamespace(
+        sentences=SentenceReader(tmp_path), embed_sentences=embed_sentences
+    )
     index = index_of_collection(collection, None)
     index.calibration = Calibration(-6.0, 8.0, 6.0, 0.5, 0.0, 0.05, 0.9, 100)
     seen = Observer(model, collection, index).observe(Arrivals([], {}), queries, 10, 10)
@@ -48,7 +52,10 @@ def test_queries_with_an_unknown_word_are_counted(tmp_path: Path) -> None:
     Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
     model: Any = SimpleNamespace(sentences=SentenceReader(tmp_path))
     queries = ["A red star!", "a blue star", "zebra", "a red red"]
-    assert unknown_words(model, queries) == (Count(2, 4), ["A red star!", "a blue star", "a red red"])
+    assert unknown_words(model, queries) == (
+        Count(2, 4),
+        ["A red star!", "a blue star", "a red red"],
+    )
     assert unknown_words(model, []) == (Count(0, 0), [])
 
 

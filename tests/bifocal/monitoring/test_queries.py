@@ -14,7 +14,14 @@ SINCE, UNTIL = datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 23, tzinfo
 
 
 def line(time: str, **fields: Any) -> str:
-    entry = {"time": time, "level": "info", "event": "request", "route": "/api/v1/search", "status": 200, **fields}
+    entry = {
+        "time": time,
+        "level": "info",
+        "event": "request",
+        "route": "/api/v1/search",
+        "status": 200,
+        **fields,
+    }
     return json.dumps(entry) + "\n"
 
 
@@ -37,7 +44,11 @@ def test_sentences_of_answered_searches_count_once_a_day(tmp_path: Path) -> None
 
 def test_text_file_has_a_sentence_per_line(tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("a red star\n\n  a star \na red star\n")
-    assert read_queries([tmp_path / "queries.txt"], SINCE, UNTIL) == ["a red star", "a star", "a red star"]
+    assert read_queries([tmp_path / "queries.txt"], SINCE, UNTIL) == [
+        "a red star",
+        "a star",
+        "a red star",
+    ]
 
 
 def test_log_without_sentences_is_an_error(tmp_path: Path) -> None:
@@ -48,7 +59,10 @@ def test_log_without_sentences_is_an_error(tmp_path: Path) -> None:
 
 
 ENTRY = line("2026-11-17T10:00:00.000+00:00", text="a red star").rstrip("\n")
-STARTED = json.dumps({"time": "2026-11-16T00:00:00.000+00:00", "level": "info", "event": "model in use"}) + "\n"
+STARTED = (
+    json.dumps({"time": "2026-11-16T00:00:00.000+00:00", "level": "info", "event": "model in use"})
+    + "\n"
+)
 
 
 def docker(text: str) -> str:
@@ -62,7 +76,8 @@ def docker(text: str) -> str:
         f"2026-11-17T10:00:00.1Z stderr P {ENTRY[:60]}\n2026-11-17T10:00:00.1Z stderr F {ENTRY[60:]}\n",  # in parts
         docker(ENTRY + "\n"),
         docker(ENTRY[:60]) + docker(ENTRY[60:] + "\n"),
-        json.dumps({"date": 1763373600.5, "log": ENTRY, "kubernetes": {"pod_name": "search-0"}}) + "\n",  # Fluent Bit
+        json.dumps({"date": 1763373600.5, "log": ENTRY, "kubernetes": {"pod_name": "search-0"}})
+        + "\n",  # Fluent Bit
         json.dumps({"date": 1763373600.5, "log": f"2026-11-17T10:00:00Z stderr F {ENTRY}"}) + "\n",
         json.dumps({"message": ENTRY, "kubernetes": {}}) + "\n",  # Vector
         json.dumps({"date": 1763373600.5, "log_processed": json.loads(ENTRY)}) + "\n",
@@ -70,11 +85,16 @@ def docker(text: str) -> str:
         f'kube.search: [1763373600.5, {{"log": {json.dumps(ENTRY)}}}]\n',
         f"[pod/search-0/search] {ENTRY}\n",  # kubectl logs --prefix
         f"{ENTRY[40:]}\n{ENTRY}\n{ENTRY[:40]}",  # rotated while it was written
-        json.dumps({key: value for key, value in json.loads(ENTRY).items() if key != "time"} | {"date": 1763373600.5}),
+        json.dumps(
+            {key: value for key, value in json.loads(ENTRY).items() if key != "time"}
+            | {"date": 1763373600.5}
+        ),
     ],
 )
 @pytest.mark.parametrize("compressed", [False, True])
-def test_queries_are_read_as_collectors_of_logs_keep_them(tmp_path: Path, content: str, compressed: bool) -> None:
+def test_queries_are_read_as_collectors_of_logs_keep_them(
+    tmp_path: Path, content: str, compressed: bool
+) -> None:
     """The review of commit 097c66e: 0 of 100 queries, and no error."""
     log, data = tmp_path / "search.log.1", (STARTED + content).encode()
     log.write_bytes(gzip.compress(data) if compressed else data)
@@ -89,12 +109,15 @@ def test_a_sentence_of_two_rotated_files_counts_once_a_day(tmp_path: Path) -> No
     assert read_queries(logs, SINCE, UNTIL) == ["a red star"]
 
 
-def test_logs_without_any_line_of_the_service_are_an_error_with_their_first_lines(tmp_path: Path) -> None:
+def test_logs_without_any_line_of_the_service_are_an_error_with_their_first_lines(
+    tmp_path: Path,
+) -> None:
     log, empty = tmp_path / "search.log", tmp_path / "new.log"
     empty.touch()
     log.write_text("one\n\n" + json.dumps({"log": "two"}) + f"\n{ENTRY[:40]}\nfour\n")
     with pytest.raises(
-        ValueError, match=r"no line of .*search\.log.* The first lines are 'one'; '{\"log\": \"two\"}'; "
+        ValueError,
+        match=r"no line of .*search\.log.* The first lines are 'one'; '{\"log\": \"two\"}'; ",
     ):
         read_queries([empty, log], SINCE, UNTIL)
     log.write_text(STARTED)

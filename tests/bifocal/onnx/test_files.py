@@ -32,9 +32,13 @@ def run(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.rmtree(run / INDEX)
     (run / INDEX).mkdir()
     exact = index_of_collection(Collection.open(run / COLLECTION), None)
-    built = build_index(exact, IndexSettings(factory="IVF4,Flat"), exact.vectors[:8].astype(np.float32))
+    built = build_index(
+        exact, IndexSettings(factory="IVF4,Flat"), exact.vectors[:8].astype(np.float32)
+    )
     built.bias = np.zeros(len(built), np.float32)
-    built.calibration = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100, names=np.ones((4, 2), np.float32))
+    built.calibration = Calibration(
+        -4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100, names=np.ones((4, 2), np.float32)
+    )
     built.write(run / INDEX)
     return run
 
@@ -44,10 +48,16 @@ def open_collection(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "read"), [(COLLECTION, open_collection), (INDEX, SearchIndex.open), (ONNX, Embedder)], ids=lambda part: ""
+    ("part", "read"),
+    [(COLLECTION, open_collection), (INDEX, SearchIndex.open), (ONNX, Embedder)],
+    ids=lambda part: "",
 )
-def test_a_damaged_file_is_named_by_one_error(run: Path, part: Path, read: Callable[[Path], object]) -> None:
-    files = [file for file in (run / part).rglob("*") if file.is_file() and file.parent.name != "images"]
+def test_a_damaged_file_is_named_by_one_error(
+    run: Path, part: Path, read: Callable[[Path], object]
+) -> None:
+    files = [
+        file for file in (run / part).rglob("*") if file.is_file() and file.parent.name != "images"
+    ]
     found = set[tuple[str, str]]()
     for file in files:
         whole = file.read_bytes()
@@ -63,7 +73,12 @@ def test_a_damaged_file_is_named_by_one_error(run: Path, part: Path, read: Calla
             assert file.name in message
         replace(file, whole)
     read(run / part)
-    expected = {file.name for file in files} - {"rejected.parquet", "manifest.json", "backbone.onnx", "localizer.json"}
+    expected = {file.name for file in files} - {
+        "rejected.parquet",
+        "manifest.json",
+        "backbone.onnx",
+        "localizer.json",
+    }
     assert {name for name, damage in found if damage == "empty"} >= expected
     assert {name for name, damage in found if damage == "cut"} >= expected
 

@@ -78,7 +78,9 @@ def test_16_bit_color_is_read(tmp_path):
     rows = b"".join(b"\0" + struct.pack(">3H", 65535, 32768, 0) * WIDTH for _ in range(HEIGHT))
     path = tmp_path / "color16.png"
     path.write_bytes(png(WIDTH, HEIGHT, depth=16, color=2, data=rows))
-    assert np.unique(np.asarray(open_image(path)).reshape(-1, 3), axis=0).tolist() == [[255, 128, 0]]
+    assert np.unique(np.asarray(open_image(path)).reshape(-1, 3), axis=0).tolist() == [
+        [255, 128, 0]
+    ]
 
 
 def test_animation_opens_as_its_first_frame(tmp_path):
@@ -117,10 +119,20 @@ def test_transparent_pixels_are_white(tmp_path):
 
 def png(width: int, height: int, *, depth: int = 8, color: int = 0, data: bytes = b"") -> bytes:
     def chunk(tag: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + tag + content + struct.pack(">I", zlib.crc32(tag + content))
+        return (
+            struct.pack(">I", len(content))
+            + tag
+            + content
+            + struct.pack(">I", zlib.crc32(tag + content))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(data))
+        + chunk(b"IEND", b"")
+    )
 
 
 def jpeg(path: Path) -> bytes:
@@ -134,15 +146,34 @@ def jpeg(path: Path) -> bytes:
     [
         (lambda path: b"", "empty"),
         (lambda path: b"<html>404 not found</html>", "not an image in a supported format"),
-        (lambda path: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image in a supported format"),
+        (
+            lambda path: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+            "not an image in a supported format",
+        ),
         (lambda path: jpeg(path)[:-1000], "truncated"),
         (lambda path: jpeg(path)[:200], "cannot be decoded"),
         (lambda path: png(WIDTH, HEIGHT, data=b"\0" * 20), "cannot be decoded"),
-        (lambda path: png(WIDTH, HEIGHT)[:20], "cannot be decoded|not an image in a supported format"),
+        (
+            lambda path: png(WIDTH, HEIGHT)[:20],
+            "cannot be decoded|not an image in a supported format",
+        ),
         (lambda path: png(30_000, 30_000, depth=1, data=b"\0" * 10), "pixels"),
-        (lambda path: png(10_000, 8_000, depth=1, data=b"\0" * 10), "10000 x 8000 pixels, more than max_pixels"),
+        (
+            lambda path: png(10_000, 8_000, depth=1, data=b"\0" * 10),
+            "10000 x 8000 pixels, more than max_pixels",
+        ),
     ],
-    ids=["zero-byte", "html", "eps", "cut jpeg", "cut header", "short png", "cut png", "bomb", "over the limit"],
+    ids=[
+        "zero-byte",
+        "html",
+        "eps",
+        "cut jpeg",
+        "cut header",
+        "short png",
+        "cut png",
+        "bomb",
+        "over the limit",
+    ],
 )
 def test_incomplete_image_is_rejected_with_the_reason(tmp_path, content, reason):
     path = tmp_path / "photo.jpg"
@@ -164,7 +195,9 @@ def test_large_image_is_rejected_by_its_header(tmp_path):
     assert time.process_time() - start < 0.2
 
 
-@pytest.mark.parametrize(("value", "reason"), [(0.5, "floating-point"), (-1, "32-bit"), (65536, "32-bit")])
+@pytest.mark.parametrize(
+    ("value", "reason"), [(0.5, "floating-point"), (-1, "32-bit"), (65536, "32-bit")]
+)
 def test_pixels_of_unknown_range_are_rejected(tmp_path, value, reason):
     path = tmp_path / "depth.tif"
     dtype = np.float32 if isinstance(value, float) else np.int32
@@ -206,25 +239,32 @@ def test_photographs_of_phones_are_decoded(suffix: str, tmp_path: Path) -> None:
     assert np.abs(np.asarray(image, dtype=int) - (200, 40, 20)).max() < 12
 
 
-def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heic_photograph_names_the_extra_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bifocal.onnx import images
 
     path = tmp_path / "photo.heic"
     Image.new("RGB", (64, 32)).save(path)
     monkeypatch.setattr(images, "image_formats", lambda: images.ALWAYS)
-    with pytest.raises(ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"):
+    with pytest.raises(
+        ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"
+    ):
         open_image(path)
 
 
 WIDTH, HEIGHT = 24, 16
 
 
-def png_of(width: int, height: int, data: bytes, *, color: int = 0, interlaced: int = 0, frames: int = 0) -> bytes:
+def png_of(
+    width: int, height: int, data: bytes, *, color: int = 0, interlaced: int = 0, frames: int = 0
+) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, interlaced)
     animation = [(b"acTL", struct.pack(">II", frames, 0))] if frames else []
     chunks = [(b"IHDR", header), *animation, (b"IDAT", zlib.compress(data)), (b"IEND", b"")]
     parts = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
@@ -234,7 +274,9 @@ def jpeg_of(scans: int, *, comment: bytes = b"") -> bytes:
     buffer = BytesIO()
     Image.linear_gradient("L").resize((64, 64)).save(buffer, "JPEG", progressive=True)
     file = buffer.getvalue()
-    starts = [position for position in range(len(file)) if file[position : position + 2] == b"\xff\xda"]
+    starts = [
+        position for position in range(len(file)) if file[position : position + 2] == b"\xff\xda"
+    ]
     segment = b"\xff\xfe" + struct.pack(">H", 2 + len(comment)) + comment
     return file[:-2] + segment + (scans - len(starts)) * file[starts[-1] : -2] + file[-2:]
 
@@ -248,11 +290,16 @@ def test_scans_of_a_jpeg_are_limited_and_a_comment_hides_none() -> None:
     assert image_size(BytesIO(jpeg_of(9) + 500 * b"\xff\xda")) == (64, 64)
 
 
-def test_frames_of_a_png_are_never_read_and_of_a_webp_limited_by_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_of_a_png_are_never_read_and_of_a_webp_limited_by_its_header(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = HEIGHT * (b"\0" + WIDTH * b"\1")
     assert image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=10**6))) == (WIDTH, HEIGHT)
     monkeypatch.setattr("bifocal.onnx.images.MAX_FRAMES", 2)
-    file, frames = BytesIO(), [Image.new("RGB", (WIDTH, HEIGHT), (shade, 0, 0)) for shade in (0, 99, 200)]
+    file, frames = (
+        BytesIO(),
+        [Image.new("RGB", (WIDTH, HEIGHT), (shade, 0, 0)) for shade in (0, 99, 200)],
+    )
     frames[0].save(file, "WEBP", save_all=True, append_images=frames[1:])
     with pytest.raises(LargeImageError, match="an animation of 3 frames, at most 2"):
         image_size(file)
@@ -283,7 +330,9 @@ def test_a_png_that_ends_after_a_row_is_truncated(interlaced: int) -> None:
         complete = b"".join(rows * (b"\0" + columns * b"\1") for columns, rows in sides)
     decode_image(BytesIO(png_of(WIDTH, HEIGHT, complete, interlaced=interlaced)), None)
     with pytest.raises(ValueError, match="truncated"):
-        decode_image(BytesIO(png_of(WIDTH, HEIGHT, complete[: -(1 + WIDTH)], interlaced=interlaced)), None)
+        decode_image(
+            BytesIO(png_of(WIDTH, HEIGHT, complete[: -(1 + WIDTH)], interlaced=interlaced)), None
+        )
 
 
 def test_another_file_has_an_error_of_its_own() -> None:
@@ -300,7 +349,8 @@ def test_limit_of_the_own_disk_is_raised_by_a_variable(monkeypatch: pytest.Monke
         assert max_pixels() == expected
     assert image_size(BytesIO(header), 300_000_000) == (20_000, 15_000)
     with pytest.raises(
-        LargeImageError, match=r"too large: 20000 x 15000 pixels, more than max_pixels 2.* the variable"
+        LargeImageError,
+        match=r"too large: 20000 x 15000 pixels, more than max_pixels 2.* the variable",
     ):
         image_size(BytesIO(header), 250_000_000)
     monkeypatch.setenv("BIFOCAL_MAX_PIXELS", "many")

@@ -48,20 +48,30 @@ def color_of(file: bytes) -> np.ndarray:
 
 entries = st.builds(
     entry,
-    st.sampled_from([0x0100, 0x0112, 0x011A, 0x0132, 0x0201, 0x02BC, 0x8769, 0x8825, 0x9003, 0x9201, 0x927C]),
+    st.sampled_from(
+        [0x0100, 0x0112, 0x011A, 0x0132, 0x0201, 0x02BC, 0x8769, 0x8825, 0x9003, 0x9201, 0x927C]
+    ),
     st.integers(0, 14),
     st.sampled_from([0, 1, 2, 20, 2**31, 2**32 - 1]),
     st.binary(min_size=4, max_size=4),
 )
 blocks = st.one_of(
     st.binary(max_size=60).map(lambda tail: b"Exif\0\0" + tail),
-    st.builds(lambda found, tail: exif_of(*found, tail=tail), st.lists(entries, max_size=5), st.binary(max_size=40)),
+    st.builds(
+        lambda found, tail: exif_of(*found, tail=tail),
+        st.lists(entries, max_size=5),
+        st.binary(max_size=40),
+    ),
 )
 
 
 @given(exif=blocks)
 def test_no_exif_block_loses_a_photograph(exif: bytes) -> None:
-    for file in (photo_with(segment(0xE1, exif)), drawing_with(chunk(b"eXIf", exif[6:])), saved("WEBP", exif=exif)):
+    for file in (
+        photo_with(segment(0xE1, exif)),
+        drawing_with(chunk(b"eXIf", exif[6:])),
+        saved("WEBP", exif=exif),
+    ):
         image, _ = read(file)
         assert np.abs(np.asarray(image).astype(int) - COLOR).max() < 12
 
@@ -78,22 +88,42 @@ def test_no_exif_block_loses_a_photograph(exif: bytes) -> None:
     ),
     mode=st.sampled_from(["RGB", "L", "P"]),
 )  # fmt: skip
-def test_no_other_chunk_loses_a_png(chunks: list[tuple[bytes, bytes, int | None]], mode: str) -> None:
+def test_no_other_chunk_loses_a_png(
+    chunks: list[tuple[bytes, bytes, int | None]], mode: str
+) -> None:
     file, others = saved("PNG", mode), b"".join(chunk(*values) for values in chunks)
     start = file.index(b"IDAT") - 4
     read(file[:start] + others + file[start:-12] + others + file[-12:])
 
 
-STARTS = b"", b"MPF\0", b"Photoshop 3.0\0", b"ICC_PROFILE\0", b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+STARTS = (
+    b"",
+    b"MPF\0",
+    b"Photoshop 3.0\0",
+    b"ICC_PROFILE\0",
+    b"Exif\0\0",
+    b"http://ns.adobe.com/xap/1.0/\0",
+)
 
 
-@given(parts=st.lists(st.tuples(st.integers(0xE1, 0xFE), st.sampled_from(STARTS), st.binary(max_size=60)), max_size=4))
+@given(
+    parts=st.lists(
+        st.tuples(st.integers(0xE1, 0xFE), st.sampled_from(STARTS), st.binary(max_size=60)),
+        max_size=4,
+    )
+)
 def test_no_other_segment_loses_a_jpeg(parts: list[tuple[int, bytes, bytes]]) -> None:
-    found = [segment(marker, start + content) for marker, start, content in parts if marker not in range(0xEE, 0xFE)]
+    found = [
+        segment(marker, start + content)
+        for marker, start, content in parts
+        if marker not in range(0xEE, 0xFE)
+    ]
     read(photo_with(*found))
 
 
-@pytest.mark.parametrize("content", [b"workflow\0" + 2 * 2**20 * b"x", b"n\0\0" + zlib.compress(bytes(2 * 2**20))])
+@pytest.mark.parametrize(
+    "content", [b"workflow\0" + 2 * 2**20 * b"x", b"n\0\0" + zlib.compress(bytes(2 * 2**20))]
+)
 def test_large_texts_of_a_png_are_skipped(content: bytes) -> None:
     kind = b"tEXt" if content.startswith(b"w") else b"zTXt"
     assert tuple(color_of(drawing_with(chunk(kind, content), after=chunk(kind, content)))) == COLOR
@@ -113,7 +143,14 @@ def test_orientation_counts_behind_damaged_values(value: tuple[int, int, int, by
 
 
 def test_orientation_of_any_number_counts() -> None:
-    numbers = [(1, b"\x06"), (3, b"\0\x06"), (4, b"\0\0\0\x06"), (8, b"\0\x06"), (9, b"\0\0\0\x06"), (5, b"\0\0\0\x20")]
+    numbers = [
+        (1, b"\x06"),
+        (3, b"\0\x06"),
+        (4, b"\0\0\0\x06"),
+        (8, b"\0\x06"),
+        (9, b"\0\0\0\x06"),
+        (5, b"\0\0\0\x20"),
+    ]
     for kind, value in numbers:
         exif = exif_of(entry(0x0112, kind, 1, value), tail=struct.pack(">II", 6, 1))
         assert read(photo_with(segment(0xE1, exif)))[0].size == (HEIGHT, WIDTH)
@@ -132,7 +169,10 @@ def test_avif_with_exif_that_cannot_be_written_is_read() -> None:
     damaged = file
     for order in "<>":
         for kind in (4, 9):
-            old, new = (struct.pack(f"{order}HHIi", 256, *values) for values in ((kind, 1, 770001), (9, 1, -5)))
+            old, new = (
+                struct.pack(f"{order}HHIi", 256, *values)
+                for values in ((kind, 1, 770001), (9, 1, -5))
+            )
             damaged = damaged.replace(old, new)
     assert damaged != file
     assert read(damaged)[0].size == (HEIGHT, WIDTH)
@@ -147,9 +187,20 @@ def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> N
     pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     pixels[: HEIGHT // 2, : WIDTH // 2] = 255
     file = BytesIO()
-    Image.fromarray(pixels).convert(mode).save(file, "TIFF", compression=compression, tiffinfo={0x0112: turn})
+    Image.fromarray(pixels).convert(mode).save(
+        file, "TIFF", compression=compression, tiffinfo={0x0112: turn}
+    )
     image = np.asarray(read(file.getvalue())[0])[..., 0]
-    corner = {1: (0, 0), 2: (0, -1), 3: (-1, -1), 4: (-1, 0), 5: (0, 0), 6: (0, -1), 7: (-1, -1), 8: (-1, 0)}[turn]
+    corner = {
+        1: (0, 0),
+        2: (0, -1),
+        3: (-1, -1),
+        4: (-1, 0),
+        5: (0, 0),
+        6: (0, -1),
+        7: (-1, -1),
+        8: (-1, 0),
+    }[turn]
     assert image.shape == ((WIDTH, HEIGHT) if turn > 4 else (HEIGHT, WIDTH))
     assert [image[place] for place in ((0, 0), (0, -1), (-1, -1), (-1, 0))].count(255) == 1
     assert image[corner] == 255
@@ -170,14 +221,22 @@ def test_dates_in_the_spellings_of_cameras(text: object, expected: str | None) -
     assert parse_date(text) == (None if expected is None else datetime.fromisoformat(expected))
 
 
-@given(text=st.one_of(st.text(), st.binary(), st.from_regex(r"\d{4}:\d\d?:\d\d? \d\d?:\d\d?", fullmatch=True)))
+@given(
+    text=st.one_of(
+        st.text(), st.binary(), st.from_regex(r"\d{4}:\d\d?:\d\d? \d\d?:\d\d?", fullmatch=True)
+    )
+)
 def test_any_text_is_a_date_or_none(text: str | bytes) -> None:
     assert parse_date(text) is None or isinstance(parse_date(text), datetime)
 
 
 @pytest.mark.parametrize("kind", [1, 2, 7])
 def test_the_first_valid_date_counts(kind: int) -> None:
-    zeros, digitized, changed = b"0000:00:00 00:00:00\0", b"2003:05:05 14:08:45\0", b"2007:02:19 10:00:00\0"
+    zeros, digitized, changed = (
+        b"0000:00:00 00:00:00\0",
+        b"2003:05:05 14:08:45\0",
+        b"2007:02:19 10:00:00\0",
+    )
     exif = exif_with_dates((0x9003, 2, zeros), (0x9004, kind, digitized), (0x0132, 2, changed))
     assert read(photo_with(segment(0xE1, exif)))[1] == datetime(2003, 5, 5, 14, 8, 45)
     entries = [entry(0x9003, kind, 20, struct.pack(">I", 26)), tail := b""]
@@ -189,13 +248,22 @@ def test_the_first_valid_date_counts(kind: int) -> None:
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_colors_of_another_profile_become_srgb(format: str) -> None:
     options = {"lossless": True} if format == "WEBP" else {}
-    np.testing.assert_allclose(color_of(saved(format, icc_profile=swapped_profile(), **options)), COLOR[::-1], atol=4)
-    for profile in (SRGB, b"no profile", SRGB[:200], ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()):
+    np.testing.assert_allclose(
+        color_of(saved(format, icc_profile=swapped_profile(), **options)), COLOR[::-1], atol=4
+    )
+    for profile in (
+        SRGB,
+        b"no profile",
+        SRGB[:200],
+        ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes(),
+    ):
         same = color_of(saved(format, icc_profile=profile, **options))
         assert (same == color_of(saved(format, **options))).all()
 
 
-def test_palettes_and_bands_have_the_colors_of_their_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_palettes_and_bands_have_the_colors_of_their_profile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("bifocal.onnx.images.BAND", 3 * WIDTH)
     for mode in ("RGBA", "P"):
         file = BytesIO()
@@ -220,8 +288,19 @@ def test_parts_of_a_file_are_limited() -> None:
 
 def tiff_with(*found: bytes) -> bytes:
     """Return a TIFF of one color with further entries in its table."""
-    numbers = {256: WIDTH, 257: HEIGHT, 259: 1, 262: 1, 273: 8, 277: 1, 278: HEIGHT, 279: WIDTH * HEIGHT}
-    table = [entry(tag, 4, 1, struct.pack(">I", value)) for tag, value in (numbers | {258: 8}).items()]
+    numbers = {
+        256: WIDTH,
+        257: HEIGHT,
+        259: 1,
+        262: 1,
+        273: 8,
+        277: 1,
+        278: HEIGHT,
+        279: WIDTH * HEIGHT,
+    }
+    table = [
+        entry(tag, 4, 1, struct.pack(">I", value)) for tag, value in (numbers | {258: 8}).items()
+    ]
     start, table = 8 + WIDTH * HEIGHT, sorted([*table, *found])
     return b"MM\0*" + struct.pack(">I", start) + bytes(WIDTH * HEIGHT) + exif_of(*table)[14:]
 
@@ -237,6 +316,7 @@ def test_no_entry_loses_a_tiff(found: list[bytes]) -> None:
 def test_a_profile_of_other_channels_is_ignored() -> None:
     for mode in ("L", "CMYK"):
         plain, other = (
-            saved("JPEG", mode, quality=95, **options) for options in ({}, {"icc_profile": swapped_profile()})
+            saved("JPEG", mode, quality=95, **options)
+            for options in ({}, {"icc_profile": swapped_profile()})
         )
         assert (color_of(plain) == color_of(other)).all()

@@ -16,7 +16,9 @@ def test_a_square_equals_the_center_of_the_resized_image(size: tuple[int, int]) 
     whole = resize_shorter(image, 32, "bicubic")
     expected = np.asarray(whole.crop(center_box(*whole.size, 28)), int)
     np.testing.assert_allclose(
-        np.asarray(resize_square(image, 32, 28, "bicubic"), int), expected, atol=2 if max(size) > 4 * min(size) else 0
+        np.asarray(resize_square(image, 32, 28, "bicubic"), int),
+        expected,
+        atol=2 if max(size) > 4 * min(size) else 0,
     )
 
 

@@ -27,17 +27,25 @@ def save(file: Path, inputs: list[onnx.ValueInfoProto], *axes: int) -> None:
     numbers = helper.make_tensor("axes", TensorProto.INT64, [len(axes)], axes)
     nodes = [
         helper.make_node("Cast", [inputs[0].name], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["numbers", "axes"], ["embeddings"], keepdims=int(len(axes) == 1)),
+        helper.make_node(
+            "ReduceMean", ["numbers", "axes"], ["embeddings"], keepdims=int(len(axes) == 1)
+        ),
     ]
     output = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, [None, None])
     made = helper.make_graph(nodes, "mean", inputs, [output], [numbers])
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    onnx.save(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(file),
+    )
 
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
     """A model whose image encoder reads pixels: an image's embedding is the mean of each color."""
-    ids = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("values", "lengths")]
+    ids = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, None)
+        for name in ("values", "lengths")
+    ]
     save(tmp_path / "text_encoder.onnx", ids, 1)
     pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, [None, 3, None, None])
     save(tmp_path / "image_encoder.onnx", [pixels], 2, 3)
@@ -52,18 +60,24 @@ def encoded(image: Image.Image) -> str:
 
 
 def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> None:
-    (exported / "preprocessing.json").write_text(json.dumps({"size": SIZE, "interpolation": "bicubic"}))
+    (exported / "preprocessing.json").write_text(
+        json.dumps({"size": SIZE, "interpolation": "bicubic"})
+    )
     model = EmbedderModel(Embedder(exported))
     assert model.columns == ("text", "image")
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=np.uint8))
-    expected = np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.float64).mean(axis=(0, 1))
+    expected = np.asarray(
+        image.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.float64
+    ).mean(axis=(0, 1))
     (found,) = model.predict(pd.DataFrame({"image": [encoded(image)]}))["embedding"]
     assert found == pytest.approx(expected.tolist(), rel=1e-5)
     file = base64.b64decode(encoded(image))
     for binary in (file, bytearray(file)):
         (same,) = model.predict(pd.DataFrame({"image": [binary]}))["embedding"]
         assert same.tolist() == found.tolist()
-    with pytest.raises(ValueError, match="the image of row 0 cannot be read: not an image in a supported format"):
+    with pytest.raises(
+        ValueError, match="the image of row 0 cannot be read: not an image in a supported format"
+    ):
         model.predict(pd.DataFrame({"image": [b"no image"]}))
     with pytest.raises(ValueError, match="row 0 has features; this model accepts text, image"):
         model.predict(pd.DataFrame({"features": [[[1.0]]]}))
@@ -78,7 +92,9 @@ def test_without_a_graph_for_them_images_are_not_taken(exported: Path) -> None:
 
 def test_string_that_is_no_image_is_refused() -> None:
     for text in ("no base64!", base64.b64encode(b"no image").decode()):
-        with pytest.raises(ValueError, match=r"an image cannot be read: .*; expected the base64 of an image file"):
+        with pytest.raises(
+            ValueError, match=r"an image cannot be read: .*; expected the base64 of an image file"
+        ):
             read_pixels(text, 64, "bicubic")
     assert (read_pixels(encoded(Image.new("L", (64, 64), 7)), 64, "bicubic") == 7).all()
 
@@ -87,11 +103,18 @@ WORDS = [f"w{number}" for number in range(200)]
 LEVELS, DIM = 2, 1
 
 
-def save_graph(file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, int]], outputs: list[str]) -> None:
-    values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, (kind, rank) in inputs.items()]
+def save_graph(
+    file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, int]], outputs: list[str]
+) -> None:
+    values = [
+        helper.make_tensor_value_info(name, kind, [None] * rank)
+        for name, (kind, rank) in inputs.items()
+    ]
     results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
     if outputs == ["cells"]:
-        results = [helper.make_tensor_value_info("cells", TensorProto.FLOAT, [None, LEVELS, None, DIM])]
+        results = [
+            helper.make_tensor_value_info("cells", TensorProto.FLOAT, [None, LEVELS, None, DIM])
+        ]
     constants = [
         helper.make_tensor("one", TensorProto.INT64, [1], [1]),
         helper.make_tensor("two", TensorProto.INT64, [1], [2]),
@@ -101,7 +124,10 @@ def save_graph(file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[
         helper.make_tensor("thousand", TensorProto.FLOAT, [], [1000.0]),
     ]
     made = helper.make_graph(nodes, "made", values, results, constants)
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    onnx.save(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(file),
+    )
 
 
 @pytest.fixture
@@ -116,7 +142,10 @@ def exported_pairs(tmp_path: Path) -> Path:
         node("Shape", ["lengths"], ["unused"]),
     ]
     save_graph(tmp_path / "text_encoder.onnx", text, ids | lengths, ["sentences", "words"])
-    image = [node("Reshape", ["features", "cells_shape"], ["cells"]), node("Shape", ["mask"], ["unused"])]
+    image = [
+        node("Reshape", ["features", "cells_shape"], ["cells"]),
+        node("Shape", ["mask"], ["unused"]),
+    ]
     regions = {"features": (TensorProto.FLOAT, 3), "mask": (TensorProto.BOOL, 2)}
     save_graph(tmp_path / "image_encoder.onnx", image, regions, ["cells"])
     scores = [
@@ -129,7 +158,11 @@ def exported_pairs(tmp_path: Path) -> Path:
         node("Add", ["scaled", "of_sentences"], ["scores"]),
         node("Shape", ["sentences"], ["unused"]),
     ]
-    encodings = {"cells": (TensorProto.FLOAT, 4), "sentences": (TensorProto.FLOAT, 2), "words": (TensorProto.FLOAT, 3)}
+    encodings = {
+        "cells": (TensorProto.FLOAT, 4),
+        "sentences": (TensorProto.FLOAT, 2),
+        "words": (TensorProto.FLOAT, 3),
+    }
     save_graph(tmp_path / "scores.onnx", scores, encodings, ["scores"])
     backbone = [
         node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
@@ -138,8 +171,12 @@ def exported_pairs(tmp_path: Path) -> Path:
         node("Concat", ["red", "green"], ["both"], axis=1),
         node("Unsqueeze", ["both", "two"], ["features"]),
     ]
-    save_graph(tmp_path / "backbone.onnx", backbone, {"pixels": (TensorProto.UINT8, 4)}, ["features"])
-    (tmp_path / "preprocessing.json").write_text(json.dumps({"size": 2, "interpolation": "bicubic"}))
+    save_graph(
+        tmp_path / "backbone.onnx", backbone, {"pixels": (TensorProto.UINT8, 4)}, ["features"]
+    )
+    (tmp_path / "preprocessing.json").write_text(
+        json.dumps({"size": 2, "interpolation": "bicubic"})
+    )
     Vocabulary(WORDS).save(tmp_path / Vocabulary.FILE)
     return tmp_path
 
@@ -150,7 +187,9 @@ def encoded_color(red: int) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def test_each_row_has_the_score_of_its_pair(exported_pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_row_has_the_score_of_its_pair(
+    exported_pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pyfunc, "IMAGES", 3)
     monkeypatch.setattr(pyfunc, "SENTENCES", 4)
     model = open_model(exported_pairs)
@@ -161,7 +200,11 @@ def test_each_row_has_the_score_of_its_pair(exported_pairs: Path, monkeypatch: p
     for _ in range(60):
         words = generator.integers(0, 6, generator.integers(1, 4)).tolist()
         value = int(generator.integers(0, 5))
-        row = {"text": " ".join(WORDS[word] for word in words), "image": encoded_color(value), "features": None}
+        row = {
+            "text": " ".join(WORDS[word] for word in words),
+            "image": encoded_color(value),
+            "features": None,
+        }
         if generator.random() < 0.5:
             cells = int(generator.integers(1, 4))
             first = [[float(value - number)] for number in range(cells)]
@@ -187,12 +230,24 @@ def test_the_example_is_accepted(exported_pairs: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"text": "w1"}, "row 0 has text, expected text and image or features: this model scores pairs"),
+        (
+            {"text": "w1"},
+            "row 0 has text, expected text and image or features: this model scores pairs",
+        ),
         ({"image": "x"}, "row 0 has image, expected text and image or features"),
-        ({"text": "w1", "image": "x", "features": [[1.0]]}, "row 0 has text and image and features, expected text and"),
+        (
+            {"text": "w1", "image": "x", "features": [[1.0]]},
+            "row 0 has text and image and features, expected text and",
+        ),
         ({"text": "w1", "image": "x"}, "the image of row 0 cannot be read"),
-        ({"text": "w1", "features": [[1.0]] * 3}, "features of 3 cells, expected equally many cells of 2 levels"),
-        ({"txt": "w1"}, "no row has text with image or text with features; columns of other names are ignored"),
+        (
+            {"text": "w1", "features": [[1.0]] * 3},
+            "features of 3 cells, expected equally many cells of 2 levels",
+        ),
+        (
+            {"txt": "w1"},
+            "no row has text with image or text with features; columns of other names are ignored",
+        ),
     ],
 )
 def test_other_rows_are_refused(exported_pairs: Path, row: dict[str, object], message: str) -> None:

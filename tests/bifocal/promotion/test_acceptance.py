@@ -20,7 +20,14 @@ from bifocal.promotion.acceptance import assess
 from bifocal.promotion.checks import limit_check
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look, image_sketch
-from tests.bifocal.promotion.tiny_models import CRITERIA, colors, decide, pointing, tiny_model, write_colors
+from tests.bifocal.promotion.tiny_models import (
+    CRITERIA,
+    colors,
+    decide,
+    pointing,
+    tiny_model,
+    write_colors,
+)
 
 IMAGES = 50
 
@@ -31,8 +38,13 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def model(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], ExportedModel]:
-    made = {noise: tiny_model(tmp_path_factory.mktemp("model"), dataset, noise) for noise in (0.0, 0.3, 0.6, 5.0)}
+def model(
+    dataset: Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[float], ExportedModel]:
+    made = {
+        noise: tiny_model(tmp_path_factory.mktemp("model"), dataset, noise)
+        for noise in (0.0, 0.3, 0.6, 5.0)
+    }
     return lambda noise: made[noise]
 
 
@@ -52,8 +64,13 @@ def test_ranks_do_not_depend_on_how_the_models_were_evaluated(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     """In version 0.1, the ranks of five small folds made the champion's own copy better than the champion."""
-    easier = pd.DataFrame({"rank": np.zeros(1), "direction": "caption_retrieval", "query": "0", "image_id": "0"})
-    copy = replace(model(0.3), ranks=pd.concat([model(0.3).ranks, easier.assign(content="", protocol="a fold")]))
+    easier = pd.DataFrame(
+        {"rank": np.zeros(1), "direction": "caption_retrieval", "query": "0", "image_id": "0"}
+    )
+    copy = replace(
+        model(0.3),
+        ranks=pd.concat([model(0.3).ranks, easier.assign(content="", protocol="a fold")]),
+    )
     metrics = decide(dataset, copy, model(0.3)).record()["metrics"]
     assert metrics["gain"] == 0.0
     assert metrics["candidate.recall_sum"] == metrics["champion.recall_sum"]
@@ -65,7 +82,12 @@ def test_ranks_of_the_graphs_are_those_of_their_embeddings(
     split = dataset.split("test")
     embedder = model(0.3).encoders
     words = embedder.embed_sentences(split.captions["text"].tolist())
-    images = np.array([Image.open(split.image_path(i)).getpixel((0, 0)) for i in split.images["image_id"]]) - 127.5
+    images = (
+        np.array(
+            [Image.open(split.image_path(i)).getpixel((0, 0)) for i in split.images["image_id"]]
+        )
+        - 127.5
+    )
     scores = images / np.linalg.norm(images, axis=1, keepdims=True) @ words.T
     ids = split.images["image_id"].tolist()
     own = [ids.index(image_id) for image_id in split.captions["image_id"]]
@@ -78,7 +100,9 @@ def test_too_few_common_images_are_refused_with_the_reasons(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     known = model(0.6).evaluated_on
-    previous = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][:5]))
+    previous = replace(
+        model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][:5])
+    )
     result = decide(dataset, model(0.0), previous)
     assert result.reasons == [
         "25 of 50 test images can be compared, 40 are required; left out: 20 not in the test split of the other model; "
@@ -92,7 +116,9 @@ def test_a_renewed_test_split_is_compared_on_unseen_images(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     known = model(0.6).evaluated_on
-    previous = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:]))
+    previous = replace(
+        model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:])
+    )
     result = decide(dataset, model(0.0), previous, unseen_images=True)
     assert result.reasons == []
     assert result.test_set["left_out"] == {"in the training of the other model": 5}
@@ -109,13 +135,18 @@ def test_a_renewed_test_split_is_compared_on_unseen_images(
     ],
 )
 def test_each_violated_limit_is_a_reason(
-    dataset: Dataset, model: Callable[[float], ExportedModel], changes: dict[str, Any], expected: str
+    dataset: Dataset,
+    model: Callable[[float], ExportedModel],
+    changes: dict[str, Any],
+    expected: str,
 ) -> None:
     (reason,) = decide(dataset, replace(model(0.0), **changes)).reasons
     assert expected in reason
 
 
-def test_first_model_needs_the_floor(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
+def test_first_model_needs_the_floor(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
     """Version 0.1 made a model with zero recall the first champion."""
     (reason,) = decide(dataset, model(5.0), floors={"recall_sum": 250.0}).reasons
     assert "the floor is 250" in reason
@@ -123,7 +154,9 @@ def test_first_model_needs_the_floor(dataset: Dataset, model: Callable[[float], 
     assert accepted.reasons == []
     assert accepted.notes[-1].endswith("there is none")
     without = replace(model(0.0), ranks=model(0.0).ranks[:0])
-    assert decide(dataset, without, floors={"pointing": 30.0}).reasons == ["pointing was not measured, its floor is 30"]
+    assert decide(dataset, without, floors={"pointing": 30.0}).reasons == [
+        "pointing was not measured, its floor is 30"
+    ]
 
 
 def test_graphs_that_return_nan_are_a_reason(dataset: Dataset, tmp_path: Path) -> None:
@@ -135,7 +168,10 @@ def test_missing_and_dropped_metrics_fail_their_guards(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     """Version 0.1 skipped the guard if one of the models had no pointing accuracy."""
-    strong, weak = (replace(model(noise), ranks=pointing(dataset, hits)) for noise, hits in ((0.6, 0.9), (0.0, 0.4)))
+    strong, weak = (
+        replace(model(noise), ranks=pointing(dataset, hits))
+        for noise, hits in ((0.6, 0.9), (0.0, 0.4))
+    )
     (reason,) = decide(dataset, weak, strong).reasons
     assert "pointing changes by -50.00" in reason
     assert "a drop of more than 5 is not ruled out" in reason
@@ -151,7 +187,10 @@ def test_a_guard_that_neither_model_measured_does_not_apply_and_the_record_says_
     without = [replace(entry, ranks=entry.ranks[:0]) for entry in with_boxes]
     accepted = decide(dataset, *without)
     assert accepted.reasons == []
-    assert "the guard of pointing does not apply: neither model was measured by it" in accepted.record()["notes"]
+    assert (
+        "the guard of pointing does not apply: neither model was measured by it"
+        in accepted.record()["notes"]
+    )
     assert "drop.pointing" not in {check["name"] for check in accepted.record()["checks"]}
     for pair in ((without[0], with_boxes[1]), (with_boxes[0], without[1])):
         (reason,) = decide(dataset, *pair).reasons
@@ -160,7 +199,10 @@ def test_a_guard_that_neither_model_measured_does_not_apply_and_the_record_says_
     assert decide(dataset, *without, **retrieval).notes == []
 
 
-@given(value=st.floats(1e-9, 1e9, allow_subnormal=False), limit=st.floats(1e-9, 1e9, allow_subnormal=False))
+@given(
+    value=st.floats(1e-9, 1e9, allow_subnormal=False),
+    limit=st.floats(1e-9, 1e9, allow_subnormal=False),
+)
 def test_a_refused_limit_names_a_value_that_accepts(value: float, limit: float) -> None:
     check = limit_check("latency_ratio.text", value, limit, "max_latency_ratio")
     key, _, accepted = check.setting.partition(": ")
@@ -188,7 +230,9 @@ def test_refusals_of_floors_drops_and_gains_name_a_setting_that_accepts_the_mode
         for check in result.checks:
             if not check.passed:
                 key, _, number = check.setting.partition(": ")
-                assert f"'{check.setting}' in policies/mine.yaml: " in check.explain("policies/mine.yaml")
+                assert f"'{check.setting}' in policies/mine.yaml: " in check.explain(
+                    "policies/mine.yaml"
+                )
                 outer, _, metric = key.partition(".")
                 strict[outer] = strict[outer] | {metric: float(number)} if metric else float(number)
     assert decide(dataset, *models, **strict).reasons == []
@@ -197,12 +241,16 @@ def test_refusals_of_floors_drops_and_gains_name_a_setting_that_accepts_the_mode
 def test_a_gain_that_is_not_certain_names_what_would_help(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
-    (check,) = [check for check in decide(dataset, model(0.6), model(0.6)).checks if check.name == "gain"]
+    (check,) = [
+        check for check in decide(dataset, model(0.6), model(0.6)).checks if check.name == "gain"
+    ]
     assert check.setting == ""
     assert "no min_gain accepts it: more test images" in check.explain("promotion.yaml")
 
 
-def test_guard_allows_a_drop_only_if_its_bound_does(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
+def test_guard_allows_a_drop_only_if_its_bound_does(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
     """A drop of 2 points on 50 images, of which 49 changed, does not exclude a 10-point drop."""
     previous, other = pointing(dataset, 0.5), pointing(dataset, 0.52)
     strong = replace(model(0.6), ranks=previous)
@@ -215,7 +263,9 @@ def test_guard_allows_a_drop_only_if_its_bound_does(dataset: Dataset, model: Cal
 def test_copies_of_training_images_are_refused(tmp_path: Path) -> None:
     leaky = write_colors(tmp_path / "dataset", IMAGES, copied=[3])
     result = decide(leaky, tiny_model(tmp_path / "model", leaky, 0.0))
-    assert result.reasons == ["1 test images are also in train or val: the model was trained on them"]
+    assert result.reasons == [
+        "1 test images are also in train or val: the model was trained on them"
+    ]
     assert result.test_set["images"] == IMAGES - 1
 
 
@@ -225,7 +275,9 @@ def test_near_duplicates_of_training_images_are_left_out_up_to_a_share(tmp_path:
     (tmp_path / "source").mkdir()
     for name in ("train", "other", "test"):
         pixels = random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
-        Image.fromarray(pixels).resize((64, 64), Image.Resampling.NEAREST).save(tmp_path / "source" / f"{name}.png")
+        Image.fromarray(pixels).resize((64, 64), Image.Resampling.NEAREST).save(
+            tmp_path / "source" / f"{name}.png"
+        )
     with Image.open(tmp_path / "source" / "train.png") as image:
         image.save(tmp_path / "source" / "copy.jpg", quality=95)
     files = {"train.png": "train", "other.png": "test", "test.png": "test", "copy.jpg": "test"}
@@ -233,17 +285,28 @@ def test_near_duplicates_of_training_images_are_left_out_up_to_a_share(tmp_path:
     captions = [CaptionEntry(number, name, f"word{number}") for number, name in enumerate(files)]
     (tmp_path / "dataset").mkdir()
     corpus = Corpus(tmp_path / "source", images, captions)
-    write_dataset(tmp_path / "dataset", "", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0)
+    write_dataset(
+        tmp_path / "dataset",
+        "",
+        corpus,
+        copy_images=True,
+        max_pixels=10**6,
+        max_rejected_fraction=0.0,
+    )
     dataset = read_dataset(tmp_path / "dataset")
     model = tiny_model(tmp_path / "model", dataset, 0.0)
     options: dict[str, Any] = {"min_images": 2, "floors": {}}
     result = decide(dataset, model, **options)
-    assert result.reasons == ["1 test images look like images in train or val, 33 %: at most 2 % are allowed"]
+    assert result.reasons == [
+        "1 test images look like images in train or val, 33 %: at most 2 % are allowed"
+    ]
     assert result.test_set["left_out"] == {"near-duplicates of training images": 1}
     assert decide(dataset, model, max_near_duplicates=0.5, **options).reasons == []
 
 
-def test_looks_at_one_test_set_share_a_level(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
+def test_looks_at_one_test_set_share_a_level(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
     first = decide(dataset, model(0.0), model(0.6)).look
     assert first is not None
     assert first.level == pytest.approx(0.005)

@@ -21,11 +21,19 @@ from bifocal.promotion.comparison import (
 def ranks(hits: int, images: range, direction: str = "image_retrieval") -> pd.DataFrame:
     names = [str(image) for image in images]
     rank = np.where(np.arange(len(names)) < hits, 0.0, 9.0)
-    keys = {"direction": direction, "query": names, "image_id": names, "content": names, "protocol": "full"}
+    keys = {
+        "direction": direction,
+        "query": names,
+        "image_id": names,
+        "content": names,
+        "protocol": "full",
+    }
     return pd.DataFrame(keys | {"rank": rank})
 
 
-def compare(current: list[pd.DataFrame], reference: list[pd.DataFrame], ks: list[int]) -> Comparison | None:
+def compare(
+    current: list[pd.DataFrame], reference: list[pd.DataFrame], ks: list[int]
+) -> Comparison | None:
     return compare_ranks({"ours": current}, {"theirs": reference}, ks, resamples=200, seed=0)
 
 
@@ -33,7 +41,13 @@ def test_compare_ranks_uses_shared_queries_only() -> None:
     found = compare([ranks(30, range(40))], [ranks(10, range(50))], [1])
     assert found is not None
     (row,) = found.differences
-    assert (row.name, row.current, row.reference, row.gain, row.sign) == ("image_retrieval.R@1", 75.0, 25.0, 50.0, 1)
+    assert (row.name, row.current, row.reference, row.gain, row.sign) == (
+        "image_retrieval.R@1",
+        75.0,
+        25.0,
+        50.0,
+        1,
+    )
     assert row.interval[0] < row.gain < row.interval[1]
     assert (found.images, found.queries, found.seeds) == (40, (40, 50), (1, 1))
     assert found.verdict().startswith("ours finds more than theirs: image R@1 +50.0 (+")
@@ -43,13 +57,16 @@ def test_compare_ranks_uses_shared_queries_only() -> None:
 def test_compare_ranks_has_accuracy_for_directions_without_ranking() -> None:
     found = compare([ranks(2, range(8), "pointing")], [ranks(6, range(8), "pointing")], [1, 5])
     assert found is not None
-    assert [(row.name, row.gain, row.sign) for row in found.differences] == [("pointing.accuracy", -50.0, -1)]
+    assert [(row.name, row.gain, row.sign) for row in found.differences] == [
+        ("pointing.accuracy", -50.0, -1)
+    ]
     assert found.verdict().startswith("ours finds less than theirs: pointing accuracy -50.0")
 
 
 def test_the_recall_sum_of_both_directions_gives_the_verdict() -> None:
     both = [
-        pd.concat([ranks(hits, range(60)), ranks(hits, range(60), "caption_retrieval")]) for hits in (20, 30, 24, 26)
+        pd.concat([ranks(hits, range(60)), ranks(hits, range(60), "caption_retrieval")])
+        for hits in (20, 30, 24, 26)
     ]
     found = compare(both[:2], both[2:], [1, 5])
     assert found is not None
@@ -58,7 +75,10 @@ def test_the_recall_sum_of_both_directions_gives_the_verdict() -> None:
     assert row.gain == pytest.approx(0.0)
     assert row.current == pytest.approx(4 * 100 * 25 / 60)
     assert row.current_interval[0] >= 0.0
-    assert "no difference between ours and theirs can be seen with 2 seeds and 60 images: recall sum" in found.verdict()
+    assert (
+        "no difference between ours and theirs can be seen with 2 seeds and 60 images: recall sum"
+        in found.verdict()
+    )
     page = comparison_page("ours and theirs", [found])
     assert found.verdict().replace("+", "&#43;") in page or found.verdict() in page
     assert "<circle" in page
@@ -70,7 +90,9 @@ def test_intervals_hold_a_true_difference_of_zero_in_95_percent(seeds: int, spre
     random, held, trials = np.random.default_rng(0), 0, 200
     for _ in range(trials):
         difficulty = random.normal(size=(80, 1)) + random.normal(scale=spread, size=2 * seeds)
-        hits = np.where(difficulty + random.normal(scale=0.5, size=(80, 2 * seeds)) > 0.3, 100.0, 0.0)
+        hits = np.where(
+            difficulty + random.normal(scale=0.5, size=(80, 2 * seeds)) > 0.3, 100.0, 0.0
+        )
         row = compare_trainings("R@1", sample_images(hits, range(80), 300, seed=0), seeds, seed=0)
         held += row.interval[0] <= 0 <= row.interval[1]
     assert held / trials >= 0.95 - 2 * (0.05 * 0.95 / trials) ** 0.5
@@ -82,7 +104,9 @@ def test_one_training_of_each_has_the_interval_of_the_images(draw: int, copies: 
     values = np.random.default_rng(draw).choice([0.0, 100.0], size=(30, 2))
     one = compare_trainings("R@1", sample_images(values, range(30), 200, seed=0), 1, seed=0)
     repeated = sample_images(np.repeat(values, copies, axis=1), range(30), 200, seed=0)
-    assert compare_trainings("R@1", repeated, copies, seed=0).interval == pytest.approx(one.interval)
+    assert compare_trainings("R@1", repeated, copies, seed=0).interval == pytest.approx(
+        one.interval
+    )
     gains = torch.from_numpy(values[:, :1] - values[:, 1:])
     assert one.interval == pytest.approx(
         percentile_interval(bootstrap_means(gains, torch.ones(30, 1), 200, 0)[:, 0], 0.95)
@@ -98,7 +122,10 @@ def test_join_queries_rejects_repeated_queries() -> None:
 def test_join_queries_rejects_unlike_protocols() -> None:
     """The same images in five folds have other candidates: each fold is easier than the whole split."""
     full, folds = ranks(5, range(10)), ranks(9, range(10)).assign(protocol="fold")
-    with pytest.raises(ValueError, match="image_retrieval: 10 of 10 common queries were ranked under different prot"):
+    with pytest.raises(
+        ValueError,
+        match="image_retrieval: 10 of 10 common queries were ranked under different prot",
+    ):
         join_queries(full, folds)
 
 

@@ -21,18 +21,26 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def scoring_pairs(model: ExportedModel) -> ExportedModel:
     """Return the model with one cell per image and one word per sentence, whose score is their dot product."""
-    axes, shapes = {"cells": [1, 2], "words": [1]}, {"cells": [None, 1, 1, 3], "words": [None, 1, 3]}
+    axes, shapes = (
+        {"cells": [1, 2], "words": [1]},
+        {"cells": [None, 1, 1, 3], "words": [None, 1, 3]},
+    )
     for name, output in (("image_encoder", "cells"), ("text_encoder", "words")):
         file = model.directory / f"{name}.onnx"
         graph = onnx.load(file).graph
         graph.node.append(helper.make_node("Unsqueeze", ["embeddings", "new"], [output]))
-        graph.initializer.append(helper.make_tensor("new", TensorProto.INT64, [len(axes[output])], axes[output]))
+        graph.initializer.append(
+            helper.make_tensor("new", TensorProto.INT64, [len(axes[output])], axes[output])
+        )
         values = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shapes[output])]
         outputs = values if output == "cells" else [*graph.output, *values]
         made = helper.make_graph(graph.node, name, list(graph.input), outputs, graph.initializer)
         onnx.save(helper.make_model(made, opset_imports=OPSET, ir_version=9), str(file))
     ranks = {"cells": 4, "sentences": 2, "words": 3}
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank) for name, rank in ranks.items()]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank)
+        for name, rank in ranks.items()
+    ]
     nodes = [
         helper.make_node("ReduceSum", ["cells", "axes"], ["images"], keepdims=0),
         helper.make_node("Transpose", ["sentences"], ["columns"], perm=[1, 0]),
@@ -42,7 +50,10 @@ def scoring_pairs(model: ExportedModel) -> ExportedModel:
     output = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, None])
     axes_of_images = helper.make_tensor("axes", TensorProto.INT64, [2], [1, 2])
     made = helper.make_graph(nodes, "scores", inputs, [output], [axes_of_images])
-    onnx.save(helper.make_model(made, opset_imports=OPSET, ir_version=9), str(model.directory / "scores.onnx"))
+    onnx.save(
+        helper.make_model(made, opset_imports=OPSET, ir_version=9),
+        str(model.directory / "scores.onnx"),
+    )
     return model
 
 

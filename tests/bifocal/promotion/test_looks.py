@@ -26,7 +26,10 @@ def test_a_smaller_plan_later_does_not_exceed_the_rate() -> None:
 
 @pytest.mark.parametrize(("shared", "expected"), [(1000, 1.0), (500, 1 / 3), (0, 0.0)])
 def test_overlap_of_sketches_estimates_that_of_the_sets(shared: int, expected: float) -> None:
-    first, second = image_sketch(contents(0, 1000)), image_sketch(contents(1000 - shared, 2000 - shared))
+    first, second = (
+        image_sketch(contents(0, 1000)),
+        image_sketch(contents(1000 - shared, 2000 - shared)),
+    )
     assert overlap(first, second) == pytest.approx(expected, abs=0.13)
     assert overlap([], []) == 0.0
 

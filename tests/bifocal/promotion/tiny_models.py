@@ -54,13 +54,20 @@ def write_colors(folder: Path, test: int, copied: Sequence[int] = ()) -> Dataset
         shown = colors(TRAIN)[0] if number - TRAIN in copied else color
         Image.new("RGB", (SIDE, SIDE), tuple(map(int, shown))).save(source / name)
         images.append(ImageEntry(str(number), name, "train" if number < TRAIN else "test"))
-        captions += [CaptionEntry(CAPTIONS * number + n, str(number), f"word{number}") for n in range(CAPTIONS)]
+        captions += [
+            CaptionEntry(CAPTIONS * number + n, str(number), f"word{number}")
+            for n in range(CAPTIONS)
+        ]
     corpus = Corpus(source, images, captions)
-    write_dataset(folder, "Colors", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0)
+    write_dataset(
+        folder, "Colors", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0
+    )
     return read_dataset(folder)
 
 
-def write_model(folder: Path, words: int, noise: float, seed: int = 0, *, of_features: bool = False) -> None:
+def write_model(
+    folder: Path, words: int, noise: float, seed: int = 0, *, of_features: bool = False
+) -> None:
     """Write the graphs of a model: a color and its word have the same embedding, up to ``noise`` of the word's.
 
     Args:
@@ -70,7 +77,10 @@ def write_model(folder: Path, words: int, noise: float, seed: int = 0, *, of_fea
     table = np.zeros((words + 2, 3), np.float32)
     table[2:] = colors(words) - 127.5
     table += noise * 120 * np.random.default_rng(seed).normal(size=table.shape).astype(np.float32)
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("values", "lengths")]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, None)
+        for name in ("values", "lengths")
+    ]
     first_word = [
         helper.make_node("Gather", ["table", "values"], ["vectors"]),
         helper.make_node("ReduceMean", ["vectors", "axes"], ["mean"], keepdims=0),
@@ -88,8 +98,12 @@ def write_model(folder: Path, words: int, noise: float, seed: int = 0, *, of_fea
             helper.make_node("Sub", ["color", "gray"], ["mean"]),
         ]
         gray = np.array(127.5, np.float32)
-        _save(folder / "image_encoder.onnx", pixels, color, {"axes": np.array([2, 3]), "gray": gray})
-        (folder / "preprocessing.json").write_text(f'{{"size": {SIDE}, "interpolation": "bilinear"}}')
+        _save(
+            folder / "image_encoder.onnx", pixels, color, {"axes": np.array([2, 3]), "gray": gray}
+        )
+        (folder / "preprocessing.json").write_text(
+            f'{{"size": {SIDE}, "interpolation": "bilinear"}}'
+        )
     Vocabulary([f"word{number}" for number in range(words)]).save(folder / Vocabulary.FILE)
     parity = {"branch": ["text_encoder", "backbone"], "difference": [1e-7, 2e-4]}
     pd.DataFrame(parity).to_csv(folder / "parity.csv", index=False)
@@ -100,7 +114,9 @@ def write_evaluation(folder: Path, dataset: Dataset, ranks: pd.DataFrame) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     images = dataset.split("test").images
     ranks.to_parquet(folder / RANKS)
-    pd.DataFrame({"content": sorted(training_hashes(dataset))}, dtype=str).to_parquet(folder / TRAINING_IMAGES)
+    pd.DataFrame({"content": sorted(training_hashes(dataset))}, dtype=str).to_parquet(
+        folder / TRAINING_IMAGES
+    )
     known = {"image_id": images["image_id"], "content": images["sha256"], "features": "none"}
     pd.DataFrame(known).to_parquet(folder / EVALUATED_IMAGES)
 
@@ -109,25 +125,40 @@ def pointing(dataset: Dataset, accuracy: float) -> pd.DataFrame:
     """Return ranks of the pointing game with one phrase per test image; the first ones are hits."""
     ids = dataset.split("test").images["image_id"].tolist()
     misses = [float(number >= accuracy * len(ids)) for number in range(len(ids))]
-    keys = {"direction": "pointing", "query": ids, "image_id": ids, "content": ids, "protocol": "boxes"}
+    keys = {
+        "direction": "pointing",
+        "query": ids,
+        "image_id": ids,
+        "content": ids,
+        "protocol": "boxes",
+    }
     return pd.DataFrame(keys | {"rank": misses})
 
 
-def tiny_model(folder: Path, dataset: Dataset, noise: float, *, of_features: bool = False) -> ExportedModel:
+def tiny_model(
+    folder: Path, dataset: Dataset, noise: float, *, of_features: bool = False
+) -> ExportedModel:
     """Write and read a model that was evaluated on the test split of ``dataset``, with a pointing accuracy of 50 %."""
     write_model(folder / "onnx", len(dataset.images), noise, of_features=of_features)
     write_evaluation(folder / "evaluation", dataset, pointing(dataset, 0.5))
     return ExportedModel.read(folder / "onnx", folder / "evaluation")
 
 
-def decide(dataset: Dataset, *models: ExportedModel, looks: tuple[Look, ...] = (), **changes: Any) -> Assessment:
+def decide(
+    dataset: Dataset, *models: ExportedModel, looks: tuple[Look, ...] = (), **changes: Any
+) -> Assessment:
     """Assess the candidate, and the model that it would replace if there is one, by ``CRITERIA`` with ``changes``."""
     stores = [None for _ in models]
-    return assess(dataset, models, stores, replace(CRITERIA, **changes), names=("2", "1"), looks=looks)
+    return assess(
+        dataset, models, stores, replace(CRITERIA, **changes), names=("2", "1"), looks=looks
+    )
 
 
 def _save(
-    file: Path, inputs: list[onnx.ValueInfoProto], nodes: list[onnx.NodeProto], constants: dict[str, NDArray[Any]]
+    file: Path,
+    inputs: list[onnx.ValueInfoProto],
+    nodes: list[onnx.NodeProto],
+    constants: dict[str, NDArray[Any]],
 ) -> None:
     unit = helper.make_node("LpNormalization", ["mean"], ["embeddings"], axis=1, p=2)
     output = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, [None, 3])

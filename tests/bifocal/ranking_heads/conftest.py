@@ -26,12 +26,30 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Featu
             mean = regions.mean(axis=0)
             images.append({"image_id": name, "split": "train" if number < 40 else "val"})
             grade, group = float(np.exp(mean[0])), f"video{number // 2}"
-            rows.append({"image_id": name, "group": group, "task": "grade", "label": "grade", "value": grade})
+            rows.append(
+                {
+                    "image_id": name,
+                    "group": group,
+                    "task": "grade",
+                    "label": "grade",
+                    "value": grade,
+                }
+            )
             for label, value in (("left", mean[1] > 0), ("right", mean[2] > 0.3)):
-                rows.append({"image_id": name, "group": name, "task": "kinds", "label": label, "value": float(value)})
+                rows.append(
+                    {
+                        "image_id": name,
+                        "group": name,
+                        "task": "kinds",
+                        "label": label,
+                        "value": float(value),
+                    }
+                )
     captions = pd.DataFrame({"caption_id": [], "image_id": [], "text": []})
     phrases = pd.DataFrame({"image_id": []})
-    return Dataset(pd.DataFrame(images), captions, phrases, folder, pd.DataFrame(rows)), FeatureStore(folder)
+    return Dataset(
+        pd.DataFrame(images), captions, phrases, folder, pd.DataFrame(rows)
+    ), FeatureStore(folder)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,9 @@ def wildcat(maps: list[list[float]], alpha: float, highest: float, lowest: float
     return scores
 
 
-@pytest.mark.parametrize(("alpha", "highest", "lowest"), [(0.7, 0.4, 0.2), (0.0, 1.0, 0.5), (1.0, 0.01, 0.9)])
+@pytest.mark.parametrize(
+    ("alpha", "highest", "lowest"), [(0.7, 0.4, 0.2), (0.0, 1.0, 0.5), (1.0, 0.01, 0.9)]
+)
 def test_wildcat_head_is_its_definition(alpha: float, highest: float, lowest: float) -> None:
     features, mask = new_regions()
     head = WildcatHead(4, 2, maps=3, alpha=alpha, highest=highest, lowest=lowest)
@@ -36,7 +38,8 @@ def test_wildcat_head_is_its_definition(alpha: float, highest: float, lowest: fl
         maps = []
         for region in image[present].tolist():
             values = [
-                sum(w * x for w, x in zip(row, region, strict=True)) + b for row, b in zip(weight, bias, strict=True)
+                sum(w * x for w, x in zip(row, region, strict=True)) + b
+                for row, b in zip(weight, bias, strict=True)
             ]
             maps.append([sum(values[3 * c : 3 * c + 3]) / 3 for c in range(2)])
         assert scores == pytest.approx(wildcat(maps, alpha, highest, lowest), abs=1e-5)
@@ -60,7 +63,9 @@ def test_wildcat_head_rejects_fractions_outside_0_to_1() -> None:
 def test_mlp_head_is_a_perceptron_of_the_mean_region(hidden: int) -> None:
     features, mask = new_regions()
     head = MLPHead(4, 2, hidden)
-    means = torch.stack([image[present].mean(dim=0) for image, present in zip(features, mask, strict=True)])
+    means = torch.stack(
+        [image[present].mean(dim=0) for image, present in zip(features, mask, strict=True)]
+    )
     torch.testing.assert_close(head(features, mask), head.layers(means))
 
 

@@ -29,16 +29,25 @@ def vectors() -> NDArray[np.float16]:
     return unit_vectors(np.random.default_rng(0).normal(size=(COUNT, D))).astype(np.float16)
 
 
-def write(folder: Path, vectors: NDArray[np.float16], count: int = COUNT) -> tuple[NDArray[np.float16], list[str]]:
+def write(
+    folder: Path, vectors: NDArray[np.float16], count: int = COUNT
+) -> tuple[NDArray[np.float16], list[str]]:
     """Write a collection of three shards with regions and secret texts; return the regions and the texts."""
     regions = np.random.default_rng(1).normal(size=(count, 2, 5)).astype(np.float16)
-    writer = CollectionWriter(folder, Description(ModelIdentity("m", None, "ab"), "images", D, 5), items_per_shard=150)
+    writer = CollectionWriter(
+        folder, Description(ModelIdentity("m", None, "ab"), "images", D, 5), items_per_shard=150
+    )
     for row in range(count):
         writer.add(
-            Item(NAMES[row], f"{row}.jpg", f"{row:064x}", 8, 8), vectors[row], regions[row], np.full((2, 4), row)
+            Item(NAMES[row], f"{row}.jpg", f"{row:064x}", 8, 8),
+            vectors[row],
+            regions[row],
+            np.full((2, 4), row),
         )
     secrets = [f"secret-{row:04d}" for row in range(count)]
-    metadata = pa.table({"item_id": NAMES[:count], "meta.place": [f"place-{row:04d}" for row in range(count)]})
+    metadata = pa.table(
+        {"item_id": NAMES[:count], "meta.place": [f"place-{row:04d}" for row in range(count)]}
+    )
     writer.finish({name: [text] for name, text in zip(NAMES, secrets, strict=False)}, metadata)
     (folder / "images").mkdir()
     for row in range(count):
@@ -47,10 +56,16 @@ def write(folder: Path, vectors: NDArray[np.float16], count: int = COUNT) -> tup
 
 
 def found_in(folder: Path, content: bytes) -> list[str]:
-    return [path.name for path in sorted(folder.rglob("*")) if path.is_file() and content in path.read_bytes()]
+    return [
+        path.name
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and content in path.read_bytes()
+    ]
 
 
-def test_no_byte_of_a_deleted_item_stays_in_a_collection(vectors: NDArray[np.float16], tmp_path: Path) -> None:
+def test_no_byte_of_a_deleted_item_stays_in_a_collection(
+    vectors: NDArray[np.float16], tmp_path: Path
+) -> None:
     regions, secrets = write(tmp_path, vectors)
     previous = [found_in(tmp_path, vectors[row].tobytes()) for row in GONE]
     assert previous == [["00000.npy"], ["00000.npy"], ["00000.npy"], ["00002.npy"]]
@@ -58,7 +73,12 @@ def test_no_byte_of_a_deleted_item_stays_in_a_collection(vectors: NDArray[np.flo
     assert (description.items, description.deleted) == (COUNT - 4, 4)
     for row in GONE:
         texts = (secrets[row].encode(), f"place-{row:04d}".encode())
-        for content in (vectors[row].tobytes(), regions[row].tobytes(), regions[row, 1].tobytes(), *texts):
+        for content in (
+            vectors[row].tobytes(),
+            regions[row].tobytes(),
+            regions[row, 1].tobytes(),
+            *texts,
+        ):
             assert found_in(tmp_path, content) == []
         assert not (tmp_path / "images" / f"{row}.jpg").exists()
     collection = Collection.open(tmp_path)
@@ -139,7 +159,13 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
     assert Search(opened).batch(vectors[[3]], 1)[0][0].id == NAMES[3]
     after = SearchIndex.open(tmp_path)
     assert after.keywords is not None
-    assert [after.keywords.search(f"{row:04d}", 5).tolist() for row in (*GONE, 0)] == [[], [], [], [], [0]]
+    assert [after.keywords.search(f"{row:04d}", 5).tolist() for row in (*GONE, 0)] == [
+        [],
+        [],
+        [],
+        [],
+        [0],
+    ]
     hits = Search(after).batch(vectors[:60], 1)
     live = [row for row in range(60) if row not in GONE]
     assert np.mean([hits[row][0].id == NAMES[row] for row in live]) > 0.9
@@ -158,7 +184,10 @@ def test_a_foreign_collection_deletes_no_file_outside(
     items = pq.read_table(folder / "items.parquet")
     names = [str(outside) if absolute else "../../private.jpg", *items["image"].to_pylist()[1:]]
     place = items.schema.get_field_index("image")
-    pq.write_table(items.set_column(place, items.schema.field("image"), pa.array(names)), folder / "items.parquet")
+    pq.write_table(
+        items.set_column(place, items.schema.field("image"), pa.array(names)),
+        folder / "items.parquet",
+    )
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(ValueError, match="not a path inside"):
         delete(folder, NAMES[0])

@@ -31,22 +31,34 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     """Seven items with odd names, and a tombstone among them."""
     directory = tmp_path_factory.mktemp("made") / "collection"
     model = ModelIdentity("Bifocal-2", "3", "ab" * 32)
-    writer = CollectionWriter(directory, Description(model, str(directory.parent / "images"), DIM, None), 2)
+    writer = CollectionWriter(
+        directory, Description(model, str(directory.parent / "images"), DIM, None), 2
+    )
     vectors = np.random.default_rng(0).normal(size=(ITEMS, DIM))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     for name, vector in zip(NAMES, vectors, strict=True):
         writer.add(Item(name, name, "cd" * 32, 30, 20), vector)
-    metadata = pa.table({"item_id": NAMES, "meta.year": pa.array([1990, None, *range(5)], pa.int16())})
-    writer.finish({NAMES[0]: ['a "red" star', "two"]}, metadata, [Item("gone.jpg", "gone.jpg", "ef" * 32, 1, 1)])
+    metadata = pa.table(
+        {"item_id": NAMES, "meta.year": pa.array([1990, None, *range(5)], pa.int16())}
+    )
+    writer.finish(
+        {NAMES[0]: ['a "red" star', "two"]},
+        metadata,
+        [Item("gone.jpg", "gone.jpg", "ef" * 32, 1, 1)],
+    )
     return Collection.open(directory)
 
 
 def cosines(collection: Collection, query: int) -> list[int]:
     vectors = collection.vectors[:ITEMS].astype(float)
-    return np.argsort(-(vectors @ vectors[query]) / np.linalg.norm(vectors, axis=1), kind="stable").tolist()
+    return np.argsort(
+        -(vectors @ vectors[query]) / np.linalg.norm(vectors, axis=1), kind="stable"
+    ).tolist()
 
 
-def test_mlcroissant_loads_the_items(collection: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_mlcroissant_loads_the_items(
+    collection: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     import mlcroissant  # takes a second
 
     assert export_collection(collection, tmp_path / "export", "croissant") == ITEMS
@@ -69,32 +81,58 @@ def test_lancedb_creates_a_table_and_searches_it(collection: Collection, tmp_pat
     assert stored.schema.field("meta_year").type == pa.int16()
     table = lancedb.connect(tmp_path / "db").create_table("items", stored)
     for query in (0, 4):
-        hits = table.search(collection.vectors[query].astype(np.float32)).metric("cosine").limit(ITEMS).to_list()
-        assert [hit["item_id"] for hit in hits] == [NAMES[row] for row in cosines(collection, query)]
-    first = table.search(collection.vectors[0].astype(np.float32)).metric("cosine").limit(1).to_list()[0]
+        hits = (
+            table.search(collection.vectors[query].astype(np.float32))
+            .metric("cosine")
+            .limit(ITEMS)
+            .to_list()
+        )
+        assert [hit["item_id"] for hit in hits] == [
+            NAMES[row] for row in cosines(collection, query)
+        ]
+    first = (
+        table.search(collection.vectors[0].astype(np.float32))
+        .metric("cosine")
+        .limit(1)
+        .to_list()[0]
+    )
     assert first["captions"] == ['a "red" star', "two"]
     assert (first["meta_year"], first["width"]) == (1990, 30)
     assert first["image"] == str(collection.directory.parent / "images" / NAMES[0])
 
 
-def test_qdrant_accepts_the_requests_and_searches_the_points(collection: Collection, tmp_path: Path) -> None:
-    from qdrant_client import QdrantClient, models  # takes two seconds, and one of two workers needs it
+def test_qdrant_accepts_the_requests_and_searches_the_points(
+    collection: Collection, tmp_path: Path
+) -> None:
+    from qdrant_client import (
+        QdrantClient,
+        models,
+    )  # takes two seconds, and one of two workers needs it
 
     export_collection(collection, tmp_path / "export", "qdrant")
     client = QdrantClient(":memory:")
-    body = models.CreateCollection(**json.loads((tmp_path / "export" / "collection.json").read_text()))
+    body = models.CreateCollection(
+        **json.loads((tmp_path / "export" / "collection.json").read_text())
+    )
     client.create_collection("items", vectors_config=body.vectors)
     files = sorted((tmp_path / "export" / "points").iterdir())
     assert [path.name for path in files] == ["00000.json", "00001.json", "00002.json"]
     for path in files:
         client.upsert("items", models.PointsList(**json.loads(path.read_text())).points)
     for query in (0, 4):
-        hits = client.query_points("items", query=collection.vectors[query].astype(float).tolist(), limit=ITEMS).points
+        hits = client.query_points(
+            "items", query=collection.vectors[query].astype(float).tolist(), limit=ITEMS
+        ).points
         payloads: list[dict[str, Any]] = [hit.payload or {} for hit in hits]
-        assert [payload["item_id"] for payload in payloads] == [NAMES[row] for row in cosines(collection, query)]
+        assert [payload["item_id"] for payload in payloads] == [
+            NAMES[row] for row in cosines(collection, query)
+        ]
     (point,) = client.retrieve("items", [str(point_id(NAMES[0]))])
     assert point.payload is not None
-    assert (point.payload["meta"], point.payload["captions"]) == ({"year": 1990}, ['a "red" star', "two"])
+    assert (point.payload["meta"], point.payload["captions"]) == (
+        {"year": 1990},
+        ['a "red" star', "two"],
+    )
 
 
 def test_pgvector_gets_a_table_and_rows_for_copy(collection: Collection, tmp_path: Path) -> None:
@@ -106,11 +144,16 @@ def test_pgvector_gets_a_table_and_rows_for_copy(collection: Collection, tmp_pat
     with (tmp_path / "export" / "items.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == declared
-    assert f"\\copy bifocal_2 ({', '.join(header)}) FROM 'items.csv' WITH (FORMAT csv, HEADER true)" in sql
+    assert (
+        f"\\copy bifocal_2 ({', '.join(header)}) FROM 'items.csv' WITH (FORMAT csv, HEADER true)"
+        in sql
+    )
     assert [row[0] for row in rows] == NAMES
     values = [dict(zip(header, row, strict=True)) for row in rows]
     assert [json.loads(value["meta"])["year"] for value in values] == [1990, None, *range(5)]
-    assert all(re.fullmatch(r"\[-?[\d.e-]+(,-?[\d.e-]+)*\]", value["embedding"]) for value in values)
+    assert all(
+        re.fullmatch(r"\[-?[\d.e-]+(,-?[\d.e-]+)*\]", value["embedding"]) for value in values
+    )
     read = np.array([json.loads(value["embedding"]) for value in values]).astype(np.float16)
     np.testing.assert_array_equal(read, collection.vectors[:ITEMS])
 

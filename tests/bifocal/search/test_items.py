@@ -12,7 +12,9 @@ from bifocal.search.trained_model import COLLECTION, TrainedModel
 from tests.bifocal.serving.runs import write_run
 
 
-@pytest.mark.parametrize(("value", "shown"), [(2.5, 2.5), (float("nan"), None), (float("inf"), None), (None, None)])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(2.5, 2.5), (float("nan"), None), (float("inf"), None), (None, None)]
+)
 def test_numbers_that_json_lacks_are_none(
     value: float | None, shown: float | None, demo: TrainedModel, tmp_path: Path
 ) -> None:

@@ -15,7 +15,13 @@ CITIES = ["Rome", "Oslo", None, "Oslo harbor", "Rome"]
 ITEMS = pa.table(
     {
         "item_id": list("abcde"),
-        "captions": [["A dog"], ["A dog runs.", "A dog jumps"], [], ["Ships in a harbor"], ["A cat"]],
+        "captions": [
+            ["A dog"],
+            ["A dog runs.", "A dog jumps"],
+            [],
+            ["Ships in a harbor"],
+            ["A cat"],
+        ],
         "meta.city": CITIES,
         "meta.year": [1, 2, 3, 4, 5],
     }
@@ -33,7 +39,14 @@ def test_keywords_rank_by_words_of_captions_and_texts() -> None:
     assert Keywords.of(ITEMS.select(["item_id"])).search("dog", 5).tolist() == []
 
 
-TEXTS = ["a Dog a dog", "snow, dog_1 & Élan", "a a a snow", "", "été élan DOG", "a 2024 snow dog dog"] * 3
+TEXTS = [
+    "a Dog a dog",
+    "snow, dog_1 & Élan",
+    "a a a snow",
+    "",
+    "été élan DOG",
+    "a 2024 snow dog dog",
+] * 3
 
 
 def bm25(texts: list[str], query: str, row: int) -> float:
@@ -49,20 +62,29 @@ def bm25(texts: list[str], query: str, row: int) -> float:
 
 
 @pytest.mark.parametrize("query", ["DOG", "a snow dog", "élan 2024", "a a dog_1", "nothing"])
-def test_keywords_sort_by_the_equation(query: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_keywords_sort_by_the_equation(
+    query: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(keywords, "BATCH", 4)
     monkeypatch.setattr(keywords, "SAMPLED", 1)
     scores = [bm25(TEXTS, query, row) for row in range(len(TEXTS))]
-    expected = sorted((row for row in range(len(TEXTS)) if scores[row]), key=lambda row: (-round(scores[row], 6), row))
+    expected = sorted(
+        (row for row in range(len(TEXTS)) if scores[row]),
+        key=lambda row: (-round(scores[row], 6), row),
+    )
     searched = Keywords.of(
-        pa.table({"item_id": list(map(str, range(len(TEXTS)))), "captions": [[text] for text in TEXTS]})
+        pa.table(
+            {"item_id": list(map(str, range(len(TEXTS)))), "captions": [[text] for text in TEXTS]}
+        )
     )
     assert searched.search(query, 100).tolist() == expected
     searched.write(tmp_path / "keywords.arrow")
     searched = Keywords.open(tmp_path / "keywords.arrow", len(TEXTS))
     assert searched.search(query, 4).tolist() == expected[:4]
     allowed = np.arange(len(TEXTS)) % 2 == 0
-    assert searched.search(query, 4, allowed).tolist() == [row for row in expected if allowed[row]][:4]
+    assert (
+        searched.search(query, 4, allowed).tolist() == [row for row in expected if allowed[row]][:4]
+    )
 
 
 def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:

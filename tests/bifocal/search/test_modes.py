@@ -17,7 +17,13 @@ CITIES = ["Rome", "Oslo", None, "Oslo harbor", "Rome"]
 ITEMS = pa.table(
     {
         "item_id": list("abcde"),
-        "captions": [["A dog"], ["A dog runs.", "A dog jumps"], [], ["Ships in a harbor"], ["A cat"]],
+        "captions": [
+            ["A dog"],
+            ["A dog runs.", "A dog jumps"],
+            [],
+            ["Ships in a harbor"],
+            ["A cat"],
+        ],
         "meta.city": CITIES,
         "meta.year": [1, 2, 3, 4, 5],
     }
@@ -48,7 +54,9 @@ def test_hybrid_search_fuses_vectors_and_words(search: Search) -> None:
     assert {hit.row for hit in search("harbor", where={"year": [1, 2]}, mode="hybrid")} == {0, 1}
 
 
-def test_an_item_found_only_by_words_has_its_probability(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_item_found_only_by_words_has_its_probability(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
     search.index.calibration = Calibration(-2.0, 3.0, 1.0, 0.5, 0.0, 0.0, 1.0, 10)
     every = {hit.row: hit for hit in search("harbor", k=5)}
     monkeypatch.setattr("bifocal.search.search.FUSED", 1)
@@ -56,11 +64,17 @@ def test_an_item_found_only_by_words_has_its_probability(search: Search, monkeyp
     assert {hit.row for hit in hits} == {3, 4}
     for hit in hits:
         score, best = np.array([[every[hit.row].score]]), np.array([[every[4].score]])
-        assert hit.probability == pytest.approx(search.index.calibration.probabilities(score, best).item())
+        assert hit.probability == pytest.approx(
+            search.index.calibration.probabilities(score, best).item()
+        )
 
 
-def test_a_query_without_a_known_word_is_answered_by_the_texts(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Fixed, "embed_sentences", lambda self, sentences: np.zeros((len(sentences), 2)))
+def test_a_query_without_a_known_word_is_answered_by_the_texts(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Fixed, "embed_sentences", lambda self, sentences: np.zeros((len(sentences), 2))
+    )
     assert [hit.row for hit in search("harbor", k=5, mode="hybrid")] == [3]
     nothing = search("zebra", k=5, mode="hybrid")
     assert (list(nothing), nothing.found) == ([], False)
@@ -79,7 +93,10 @@ def test_groups_are_filled_from_deep_results() -> None:
     values = ["common"] * 90 + [f"rare {row}" for row in range(10)]
     angles = np.linspace(0.1, 1.0, 100)
     items = pa.table({"item_id": [str(row) for row in range(100)], "meta.kind": values})
-    search = Search(SearchIndex(items, np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float16)), Fixed())
+    search = Search(
+        SearchIndex(items, np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float16)),
+        Fixed(),
+    )
     hits = search("x", group="kind", per_group=2, k=6)
     assert [hit.row for hit in hits] == [0, 1, 90, 91, 92, 93]
     assert max(Counter(values[hit.row] for hit in hits).values()) == 2

@@ -13,7 +13,9 @@ from bifocal.search.regions import search_regions
 
 def test_region_search_returns_the_best_region_of_each_item(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    writer = CollectionWriter(tmp_path, Description(ModelIdentity("m", None, "00"), ".", 2, 3), items_per_shard=3)
+    writer = CollectionWriter(
+        tmp_path, Description(ModelIdentity("m", None, "00"), ".", 2, 3), items_per_shard=3
+    )
     scores, phrase = {}, random.normal(size=3).astype(np.float32)
     for number, count in enumerate([4, 1, 5, 2, 3]):
         vectors = random.normal(size=(count, 3)).astype(np.float16)
@@ -28,7 +30,9 @@ def test_region_search_returns_the_best_region_of_each_item(tmp_path: Path) -> N
         expected = sorted(scores, key=lambda name: -scores[name][0])[:k]
         assert [f"i{hit.row}" for hit in hits] == expected
         assert [hit.box for hit in hits] == [scores[name][1] for name in expected]
-        assert [hit.score for hit in hits] == pytest.approx([scores[name][0] for name in expected], rel=1e-5)
+        assert [hit.score for hit in hits] == pytest.approx(
+            [scores[name][0] for name in expected], rel=1e-5
+        )
 
 
 def test_region_search_needs_regions(tmp_path: Path) -> None:

@@ -14,7 +14,12 @@ from bifocal.text.vectorizers.base import load_vectorizer
 def embedder(pairs: ImageCaptionPairs) -> TorchEmbedder:
     torch.manual_seed(0)
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 6,
+            "image_encoder": "SMILEEncoder",
+            "text_encoder": "GRUEncoder",
+        },
         feature_dim=pairs.features.dim,
         text_dim=pairs.text.dim,
         text_format="tokens",
@@ -32,7 +37,9 @@ def search(embedder: TorchEmbedder, pairs: ImageCaptionPairs) -> Search:
 def test_text_search_ranks_images_by_their_cosine(search: Search, pairs: ImageCaptionPairs) -> None:
     assert isinstance(search.model, TorchEmbedder)
     images, captions = embed(search.model.model, pairs)
-    np.testing.assert_allclose(search.embed(["a red ball with mark0"])[0], captions[0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        search.embed(["a red ball with mark0"])[0], captions[0].numpy(), atol=1e-6
+    )
     order = (images @ captions[0]).argsort(descending=True).tolist()
     hits = search("a red ball with mark0", k=3)
     assert [hit.id for hit in hits] == [pairs.image_ids[row] for row in order[:3]]
@@ -47,7 +54,10 @@ def test_image_search_excludes_the_query_and_adds_words(search: Search) -> None:
     assert name not in {hit.id for hit in hits}
     cube, sea = search.embed(["a blue cube", "the sea"])
     changed = search(like=name, plus=["a blue cube"], minus=["the sea"], k=4)
-    assert changed == Search(index).batch((index.vector(name) + cube - sea)[None], 4, exclude=[name])[0]
+    assert (
+        changed
+        == Search(index).batch((index.vector(name) + cube - sea)[None], 4, exclude=[name])[0]
+    )
     assert search(vector=index.vector(name), k=1)[0].score == pytest.approx(1.0, abs=1e-3)
 
 

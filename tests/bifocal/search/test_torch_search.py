@@ -29,7 +29,9 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     return FeatureStore(folder)
 
 
-def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMILEEncoder") -> TwoBranchModel:
+def smile(
+    pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMILEEncoder"
+) -> TwoBranchModel:
     torch.manual_seed(0)
     model = build_model(
         {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "GRUEncoder"},
@@ -40,31 +42,45 @@ def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMIL
     return model
 
 
-def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+def test_heatmap_marks_the_cell_of_the_query(
+    pairs: ImageCaptionPairs, features: FeatureStore
+) -> None:
     model = smile(pairs, features)
     with torch.no_grad():
         model.image_encoder.convolution.weight.copy_(torch.eye(5))
     embedder = TorchEmbedder(model, load_vectorizer(pairs.text.directory))
     search = Search(SearchIndex.of([f"image {n}" for n in range(4)], np.eye(4, 5)), embedder)
     explain = Heatmaps(model, features, size=6)
-    for number, hit in enumerate(search(vector=np.eye(4, 5)[n], k=1, explain=explain)[0] for n in range(4)):
+    for number, hit in enumerate(
+        search(vector=np.eye(4, 5)[n], k=1, explain=explain)[0] for n in range(4)
+    ):
         assert hit.id == f"image {number}"
         expected = torch.zeros(3, 3)
         expected[number // 3, number % 3] = 1
-        torch.testing.assert_close(hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
+        torch.testing.assert_close(
+            hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1)
+        )
 
 
 @pytest.mark.filterwarnings("error")
-def test_query_of_a_heatmap_is_an_array_or_a_tensor(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+def test_query_of_a_heatmap_is_an_array_or_a_tensor(
+    pairs: ImageCaptionPairs, features: FeatureStore
+) -> None:
     explain, query = Heatmaps(smile(pairs, features), features, size=6), np.arange(5.0)
     expected = explain("image 0", query)
     assert expected.any()
-    torch.testing.assert_close(explain("image 0", torch.from_numpy(query)), expected, rtol=0, atol=0)
+    torch.testing.assert_close(
+        explain("image 0", torch.from_numpy(query)), expected, rtol=0, atol=0
+    )
 
 
-def test_heatmaps_reject_an_encoder_without_localizer(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+def test_heatmaps_reject_an_encoder_without_localizer(
+    pairs: ImageCaptionPairs, features: FeatureStore
+) -> None:
     model = smile(pairs, features, "LinearEncoder")
-    with pytest.raises(ValueError, match="a LinearEncoder has no localizer: search without explain"):
+    with pytest.raises(
+        ValueError, match="a LinearEncoder has no localizer: search without explain"
+    ):
         Heatmaps(model, features)
 
 
@@ -74,7 +90,9 @@ def grounding(
 ) -> tuple[GroundingModel, FittedVectorizer]:
     folder: Path = tmp_path_factory.mktemp("elmo")
     captions = ["a red star", "a blue ring above a heart", "the sea"] * 7
-    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3),), epochs=1, train=pretrain_elmo)
+    vectorizer = ElmoLayers(
+        projection_dim=4, lstm_dim=6, filters=((1, 3),), epochs=1, train=pretrain_elmo
+    )
     vectorizer.fit(captions, seed=0)
     write_text(folder, vectorizer, range(len(captions)), captions)
     torch.manual_seed(0)
@@ -104,7 +122,11 @@ def test_grounding_search_ranks_images_by_the_scores_of_the_model(
         torch.testing.assert_close(hit.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
 
 
-def test_search_rejects_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
+def test_search_rejects_a_grounding_model(
+    grounding: tuple[GroundingModel, FittedVectorizer],
+) -> None:
     model, vectorizer = grounding
-    with pytest.raises(TypeError, match="no single vector for an image: search with GroundingSearch"):
+    with pytest.raises(
+        TypeError, match="no single vector for an image: search with GroundingSearch"
+    ):
         TorchEmbedder(model, vectorizer)

@@ -20,7 +20,11 @@ def test_a_full_disk_is_named_in_the_error() -> None:
 
 
 def test_arrays_are_read_as_numpy_saved_them(tmp_path: Path) -> None:
-    for array in (np.zeros((0, 4), np.float16), np.asfortranarray(np.arange(12.0).reshape(3, 4)), np.array([True])):
+    for array in (
+        np.zeros((0, 4), np.float16),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.array([True]),
+    ):
         save_array(tmp_path / "own.npy", array)
         np.save(tmp_path / "numpys.npy", array)
         assert (tmp_path / "own.npy").read_bytes() == (tmp_path / "numpys.npy").read_bytes()

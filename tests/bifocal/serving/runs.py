@@ -36,7 +36,12 @@ class LoadedSource:
 
 
 def write_run(
-    demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int = 1, regions: bool = False, noise: float = 0.0
+    demo: TrainedModel,
+    folder: Path,
+    prefix: str = "test-",
+    sign: int = 1,
+    regions: bool = False,
+    noise: float = 0.0,
 ) -> Path:
     """Write a run with the demo's model; return its folder.
 
@@ -55,11 +60,15 @@ def write_run(
     paths = [str(demo.collection.image(row)) for row in rows]
     identity = ModelIdentity("demo", None, model_hash(folder / ONNX))
     vectors = sign * np.asarray(demo.collection.vectors[:], np.float32)
-    vectors += np.float32(noise) * np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
+    vectors += np.float32(noise) * np.random.default_rng(0).normal(size=vectors.shape).astype(
+        np.float32
+    )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     found, boxes = embed_regions(folder / ONNX, paths) if regions else ([None] * len(ids), None)
     dimension = vectors.shape[1] if regions else None
-    writer = CollectionWriter(folder / COLLECTION, Description(identity, "/", vectors.shape[1], dimension))
+    writer = CollectionWriter(
+        folder / COLLECTION, Description(identity, "/", vectors.shape[1], dimension)
+    )
     for item_id, path, vector, of_regions in zip(ids, paths, vectors, found, strict=True):
         writer.add(Item(item_id, path.lstrip("/"), "0" * 64, SIDE, SIDE), vector, of_regions, boxes)
     captions = dict(zip(ids, map(demo.collection.captions, rows), strict=True))
@@ -75,7 +84,9 @@ def embed_regions(onnx: Path, paths: Sequence[str]) -> tuple[list[np.ndarray], n
     model = ImageVectors(onnx)
     found: list[np.ndarray] = []
     for start in range(0, len(paths), 32):
-        decoded = [model.decode(Path(path).read_bytes(), 10**6) for path in paths[start : start + 32]]
+        decoded = [
+            model.decode(Path(path).read_bytes(), 10**6) for path in paths[start : start + 32]
+        ]
         found += model.encode_images([image.pixels for image in decoded])[1] or []
     return found, model.boxes(SIDE, SIDE)
 

@@ -37,7 +37,15 @@ class Server:
 
     def start(self) -> None:
         """Start the process; ``wait_until_ready`` waits for it."""
-        command = [sys.executable, "-m", "bifocal", "serve", "--port", str(self.port), *map(str, self.options)]
+        command = [
+            sys.executable,
+            "-m",
+            "bifocal",
+            "serve",
+            "--port",
+            str(self.port),
+            *map(str, self.options),
+        ]
         environment = os.environ | {"BIFOCAL_ADMIN_KEY": ADMIN_KEY, "OMP_NUM_THREADS": "1"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log)
@@ -81,7 +89,11 @@ class Server:
         return HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=self.source)
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes, HTTPResponse]:
         """Return status, body and the rest of an answer."""
         connection = self.connect()
@@ -98,7 +110,9 @@ class Server:
 
     def post(self, path: str, content: Any) -> Any:
         """Return the JSON of a successful answer to a POST of JSON."""
-        status, body, _ = self.request("POST", f"/api/v1/{path}", json.dumps(content).encode(), JSON)
+        status, body, _ = self.request(
+            "POST", f"/api/v1/{path}", json.dumps(content).encode(), JSON
+        )
         assert status == 200, body
         return json.loads(body)
 

@@ -19,7 +19,9 @@ SETTINGS = {"length": 16, "rows": 64, "steps": 300, "learning_rate": 0.02, "seed
 @pytest.mark.parametrize("learning_rate", [0.002, 0.02, 2.0])
 def test_exact_rank_sorter_predicts_actual_ranks_against_the_adversary(learning_rate):
     for seed in range(3):
-        before, after = run_adversary(ExactRankSorter(), **SETTINGS | {"learning_rate": learning_rate, "seed": seed})
+        before, after = run_adversary(
+            ExactRankSorter(), **SETTINGS | {"learning_rate": learning_rate, "seed": seed}
+        )
         assert (before.predicted, after.predicted) == (before.actual, after.actual)
         assert after.actual < before.actual / 2
 
@@ -39,7 +41,11 @@ def test_predicted_rank_of_other_analytic_sorters_falls_with_the_actual_rank(sor
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: PositionwiseLSTMSorter(length=16, hidden=16, layers=1), lambda: CNNSorter(length=16, blocks=3)]
+    "build",
+    [
+        lambda: PositionwiseLSTMSorter(length=16, hidden=16, layers=1),
+        lambda: CNNSorter(length=16, blocks=3),
+    ],
 )
 def test_trained_sorter_is_fooled(tmp_path, build):
     torch.manual_seed(0)

@@ -25,20 +25,28 @@ def random_scores(*shape: int, seed: int = 0) -> Tensor:
 
 
 def eq_5_3(s: list[float], steepness: float) -> list[float]:
-    return [sum(1 / (1 + exp(-steepness * (b - a))) for j, b in enumerate(s) if j != i) for i, a in enumerate(s)]
+    return [
+        sum(1 / (1 + exp(-steepness * (b - a))) for j, b in enumerate(s) if j != i)
+        for i, a in enumerate(s)
+    ]
 
 
 def laplace_ranks(s: list[float], bandwidth: float) -> list[float]:
     def distribution(x: float) -> float:
         return exp(x) / 2 if x < 0 else 1 - exp(-x) / 2
 
-    return [sum(distribution((b - a) / bandwidth) for j, b in enumerate(s) if j != i) for i, a in enumerate(s)]
+    return [
+        sum(distribution((b - a) / bandwidth) for j, b in enumerate(s) if j != i)
+        for i, a in enumerate(s)
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_pairwise_sorter_is_its_equation(n):
     for row in random_scores(4, n):
-        assert PairwiseSorter(steepness=3.0)(row).tolist() == pytest.approx(eq_5_3(row.tolist(), 3.0), abs=1e-9)
+        assert PairwiseSorter(steepness=3.0)(row).tolist() == pytest.approx(
+            eq_5_3(row.tolist(), 3.0), abs=1e-9
+        )
 
 
 def test_adaptive_pairwise_sorter_is_invariant_to_scale_and_shift():
@@ -50,12 +58,16 @@ def test_pairwise_sorter_has_the_gradient_of_its_ranks():
     assert gradcheck(PairwiseSorter(), random_scores(2, 6).requires_grad_())
 
 
-@pytest.mark.parametrize("sorter", [PositionwiseLSTMSorter(length=5, hidden=4), CNNSorter(length=5, blocks=2)])
+@pytest.mark.parametrize(
+    "sorter", [PositionwiseLSTMSorter(length=5, hidden=4), CNNSorter(length=5, blocks=2)]
+)
 def test_trained_sorter_has_the_gradient_of_its_ranks(sorter):
     assert gradcheck(sorter.double().eval(), random_scores(2, 5).requires_grad_())
 
 
-def smooth_gradient(s: list[float], g: list[float], bandwidth: float, max_gap: float) -> list[float]:
+def smooth_gradient(
+    s: list[float], g: list[float], bandwidth: float, max_gap: float
+) -> list[float]:
     """Formula of the docstring of ExactRankSorter, with loops."""
     n, order = len(s), sorted(range(len(s)), key=lambda i: s[i])
     mean = sum(s) / n
@@ -88,8 +100,12 @@ def test_exact_rank_sorter_has_the_gradient_of_its_formula(n, max_gap):
 def test_soft_ranks_without_capped_gaps_are_sums_of_laplace_distributions():
     scores, weights = random_scores(1, 30), random_scores(1, 30, seed=1)
     bandwidth, soft = 0.3 * scores.std(correction=0).item(), ExactRankSorter(0.3, 1e9, exact=False)
-    assert soft(scores)[0].tolist() == pytest.approx(laplace_ranks(scores[0].tolist(), bandwidth), abs=1e-9)
-    torch.testing.assert_close(gradient(scores, weights, soft), gradient(scores, weights, ExactRankSorter(0.3, 1e9)))
+    assert soft(scores)[0].tolist() == pytest.approx(
+        laplace_ranks(scores[0].tolist(), bandwidth), abs=1e-9
+    )
+    torch.testing.assert_close(
+        gradient(scores, weights, soft), gradient(scores, weights, ExactRankSorter(0.3, 1e9))
+    )
     torch.testing.assert_close(soft(1e-3 * scores + 7), soft(scores))
 
 
@@ -118,13 +134,20 @@ def test_exact_rank_sorter_is_exact_with_a_nonzero_gradient_on_hard_scores(case,
     assert (result != 0).all()
 
 
-@given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 40), scale=st.floats(1e-6, 1e6), shift=st.floats(-9, 9))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 40),
+    scale=st.floats(1e-6, 1e6),
+    shift=st.floats(-9, 9),
+)
 def test_exact_rank_gradient_is_invariant_to_shift_and_inverse_to_scale(seed, n, scale, shift):
     scores, weights = random_scores(2, n, seed=seed), random_scores(2, n, seed=seed + 1)
     expected = gradient(scores, weights, ExactRankSorter())
     result = gradient(scale * (scores + shift), weights, ExactRankSorter())
     torch.testing.assert_close(scale * result, expected, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(expected.sum(dim=1), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        expected.sum(dim=1), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-9
+    )
 
 
 def test_exact_rank_gradient_decreases_the_loss():

@@ -26,12 +26,19 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def token_vector(file: Any, options: Any, token: str | int) -> np.ndarray:
     letters = options["char_cnn"]
     longest = letters["max_characters_per_token"]
-    symbols = [258, *([token] if isinstance(token, int) else list(token.encode()[: longest - 2])), 259]
+    symbols = [
+        258,
+        *([token] if isinstance(token, int) else list(token.encode()[: longest - 2])),
+        259,
+    ]
     symbols += [260] * (longest - len(symbols))
     embedded = [file["char_embed"][symbol].astype(np.float64) for symbol in symbols]
     maxima: list[float] = []
     for index, (width, count) in enumerate(letters["filters"]):
-        weight, bias = file[f"CNN/W_cnn_{index}"][0].astype(np.float64), file[f"CNN/b_cnn_{index}"][...]
+        weight, bias = (
+            file[f"CNN/W_cnn_{index}"][0].astype(np.float64),
+            file[f"CNN/b_cnn_{index}"][...],
+        )
         outputs = [
             sum(embedded[start + offset] @ weight[offset] for offset in range(width)) + bias
             for start in range(longest - width + 1)
@@ -42,18 +49,29 @@ def token_vector(file: Any, options: Any, token: str | int) -> np.ndarray:
     for index in range(letters["n_highway"]):
         high = file[f"CNN_high_{index}"]
         gate = sigmoid(x @ high["W_carry"][...] + high["b_carry"][...])
-        x = gate * np.maximum(x @ high["W_transform"][...] + high["b_transform"][...], 0) + (1 - gate) * x
+        x = (
+            gate * np.maximum(x @ high["W_transform"][...] + high["b_transform"][...], 0)
+            + (1 - gate) * x
+        )
     return x @ file["CNN_proj/W_proj"][...] + file["CNN_proj/b_proj"][...]
 
 
 def lstm(cell: Any, options: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    dim, clip, projection_clip = options["lstm"]["dim"], options["lstm"]["cell_clip"], options["lstm"]["proj_clip"]
-    weight, bias, projection = (cell[name][...].astype(np.float64) for name in ("W_0", "B", "W_P_0"))
+    dim, clip, projection_clip = (
+        options["lstm"]["dim"],
+        options["lstm"]["cell_clip"],
+        options["lstm"]["proj_clip"],
+    )
+    weight, bias, projection = (
+        cell[name][...].astype(np.float64) for name in ("W_0", "B", "W_P_0")
+    )
     state, output, outputs = np.zeros(dim), np.zeros(projection.shape[1]), []
     for x in inputs:
         i, j, f, o = np.split(np.concatenate([x, output]) @ weight + bias, 4)
         state = np.clip(sigmoid(f + 1) * state + sigmoid(i) * np.tanh(j), -clip, clip)
-        output = np.clip((sigmoid(o) * np.tanh(state)) @ projection, -projection_clip, projection_clip)
+        output = np.clip(
+            (sigmoid(o) * np.tanh(state)) @ projection, -projection_clip, projection_clip
+        )
         outputs.append(output)
     return outputs
 
@@ -67,7 +85,9 @@ def reference(folder: Path, sentence: list[str]) -> np.ndarray:
             inputs = tokens[::-1] if direction else tokens
             layers = [inputs]
             for index in range(options["lstm"]["n_layers"]):
-                outputs = lstm(file[f"RNN_{direction}/RNN/MultiRNNCell/Cell{index}/LSTMCell"], options, inputs)
+                outputs = lstm(
+                    file[f"RNN_{direction}/RNN/MultiRNNCell/Cell{index}/LSTMCell"], options, inputs
+                )
                 inputs = [a + b for a, b in zip(outputs, inputs, strict=True)] if index else outputs
                 layers.append(inputs)
             halves.append([layer[::-1] if direction else layer for layer in layers])
@@ -94,7 +114,10 @@ def write_random(folder: Path, scale: float = 0.4) -> Path:
         shapes |= {f"CNN/W_cnn_{index}": (1, size, 4, count), f"CNN/b_cnn_{index}": (count,)}
     for index in range(2):
         for name in ("carry", "transform"):
-            shapes |= {f"CNN_high_{index}/W_{name}": (width, width), f"CNN_high_{index}/b_{name}": (width,)}
+            shapes |= {
+                f"CNN_high_{index}/W_{name}": (width, width),
+                f"CNN_high_{index}/b_{name}": (width,),
+            }
     shapes |= {"CNN_proj/W_proj": (width, projection), "CNN_proj/b_proj": (projection,)}
     for direction in range(2):
         for index in range(2):

@@ -30,7 +30,9 @@ def read(data: bytes) -> list[NDArray[Any]]:
 
 
 @given(
-    rows=st.lists(arrays.arrays(st.sampled_from(["<f4", "<f8", ">f4", "<f2"]), st.integers(1, 5)), max_size=4),
+    rows=st.lists(
+        arrays.arrays(st.sampled_from(["<f4", "<f8", ">f4", "<f2"]), st.integers(1, 5)), max_size=4
+    ),
     protocol=st.integers(2, 4),
 )
 def test_arrays_survive(rows: list[NDArray[Any]], protocol: int) -> None:
@@ -50,10 +52,17 @@ def test_arrays_that_python_2_wrote() -> None:
     kind = b"h\x03U\x02O8K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"
     again = b"h\x00h\x01K\x00\x85h\x02\x87R"
     values = struct.pack("<3f", 1.5, -2.0, 0.25)
-    first = reconstruct.replace(b"cnumpy.core.multiarray\n_reconstruct\nq\x00cnumpy\nndarray\nq\x01", b"h\x00h\x01")
+    first = reconstruct.replace(
+        b"cnumpy.core.multiarray\n_reconstruct\nq\x00cnumpy\nndarray\nq\x01", b"h\x00h\x01"
+    )
     first += b"(K\x01K\x03\x85" + real + b"\x89T" + struct.pack("<i", 12) + values + b"tb"
     second = again + b"(K\x01K\x03\x85h\x05\x89T" + struct.pack("<i", 12) + values[::-1] + b"tb"
-    data = b"\x80\x02" + reconstruct + b"(K\x01K\x02\x85" + kind.replace(b"h\x03", b"cnumpy\ndtype\nq\x03", 1)
+    data = (
+        b"\x80\x02"
+        + reconstruct
+        + b"(K\x01K\x02\x85"
+        + kind.replace(b"h\x03", b"cnumpy\ndtype\nq\x03", 1)
+    )
     data += b"\x89]q\x06(" + first + second + b"etb."
     result = read(data)
     assert result[0].tolist() == [1.5, -2.0, 0.25]
@@ -114,7 +123,9 @@ VALID = pickle.dumps(objects([np.arange(3, dtype=np.float32), np.ones(3, np.floa
 
 
 @given(st.integers(0, len(VALID) - 1), st.binary(max_size=3), st.integers(0, 4))
-def test_damaged_pickle_is_read_as_arrays_or_refused(position: int, inserted: bytes, removed: int) -> None:
+def test_damaged_pickle_is_read_as_arrays_or_refused(
+    position: int, inserted: bytes, removed: int
+) -> None:
     try:
         result = read(VALID[:position] + inserted + VALID[position + removed :])
     except ValueError:
@@ -158,12 +169,16 @@ def test_vectorizer_reads_the_converted_table(published: tuple[Path, Path], tmp_
     )
 
 
-def test_matrix_without_objects_is_converted_too(published: tuple[Path, Path], tmp_path: Path) -> None:
+def test_matrix_without_objects_is_converted_too(
+    published: tuple[Path, Path], tmp_path: Path
+) -> None:
     np.save(published[0], np.ones((5, 3), np.float32))
     assert convert_skip_thoughts(*published, tmp_path / "out.npy") == (5, 3)
 
 
-def test_files_that_do_not_belong_together_are_refused(published: tuple[Path, Path], tmp_path: Path) -> None:
+def test_files_that_do_not_belong_together_are_refused(
+    published: tuple[Path, Path], tmp_path: Path
+) -> None:
     published[1].write_text("a\ndog\n")
     with pytest.raises(ValueError, match=r"5 vectors of \[4\] dimensions, .* has 2 words"):
         convert_skip_thoughts(*published, tmp_path / "out.npy")

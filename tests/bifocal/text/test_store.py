@@ -19,25 +19,36 @@ def random_rows(name: FormatName, count: int, seed: int) -> EncodedCaptions:
     generator = np.random.default_rng(seed)
     lengths = generator.integers(1, 6, size=count)
     if name == "tokens":
-        return EncodedCaptions([generator.integers(1, 9, size=length).astype(np.int32) for length in lengths])
+        return EncodedCaptions(
+            [generator.integers(1, 9, size=length).astype(np.int32) for length in lengths]
+        )
     size = {"vectors": 1, "contextual": LAYERS}.get(name, 0) * DIM
     if name == "sparse":
         indices = [np.flatnonzero(generator.random(DIM) < 0.5).astype(np.int32) for _ in lengths]
-        return EncodedCaptions([generator.random(len(row), dtype=np.float32) for row in indices], indices)
+        return EncodedCaptions(
+            [generator.random(len(row), dtype=np.float32) for row in indices], indices
+        )
     steps = lengths if name == "contextual" else np.ones_like(lengths)
-    return EncodedCaptions([generator.random(size * length).astype(DTYPES[name]) for length in steps])
+    return EncodedCaptions(
+        [generator.random(size * length).astype(DTYPES[name]) for length in steps]
+    )
 
 
 def write(directory: Path, name: FormatName, rows: EncodedCaptions) -> TextStore:
     def batches() -> list[EncodedCaptions]:
         starts = range(0, len(rows.values), BATCH)
         return [
-            EncodedCaptions(rows.values[start : start + BATCH], rows.indices and rows.indices[start : start + BATCH])
+            EncodedCaptions(
+                rows.values[start : start + BATCH],
+                rows.indices and rows.indices[start : start + BATCH],
+            )
             for start in starts
         ]
 
     text_format = TextFormat(name, DIM, LAYERS if name == "contextual" else 1)
-    write_store(directory, text_format, [7 * row for row in range(len(rows.values))], iter(batches()))
+    write_store(
+        directory, text_format, [7 * row for row in range(len(rows.values))], iter(batches())
+    )
     return TextStore(directory)
 
 
@@ -70,7 +81,9 @@ def test_captions_are_read_as_written(tmp_path: Path, name: FormatName, count: i
 
 
 @given(rows=st.lists(st.integers(0, 19), min_size=1, max_size=8))
-def test_batch_equals_its_captions_one_by_one(rows: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_batch_equals_its_captions_one_by_one(
+    rows: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     store = write(tmp_path_factory.mktemp("text"), "tokens", random_rows("tokens", 20, seed=2))
     batch = store.gather(rows)
     for position, row in enumerate(rows):

@@ -25,12 +25,16 @@ def build(name: str) -> nn.Module:
 
 @pytest.mark.parametrize("name", ENCODERS)
 @given(seed=st.integers(0, 2**32 - 1), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_embedding_is_independent_of_padding_and_other_captions(name: str, seed: int, lengths: list[int]) -> None:
+def test_embedding_is_independent_of_padding_and_other_captions(
+    name: str, seed: int, lengths: list[int]
+) -> None:
     encoder = build(name)
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(len(lengths), 6, 3, generator=generator, dtype=torch.float64)
     embeddings = encoder(values, torch.tensor(lengths))
-    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(lengths), dtype=torch.float64))
+    torch.testing.assert_close(
+        embeddings.norm(dim=1), torch.ones(len(lengths), dtype=torch.float64)
+    )
     for row, length in enumerate(lengths):
         single = encoder(values[row : row + 1, :length], torch.tensor([length]))
         torch.testing.assert_close(embeddings[row], single[0])
@@ -58,8 +62,12 @@ def test_reverse_keeps_padding_at_the_end() -> None:
     assert reverse(values, torch.tensor([4, 2]))[:, :, 0].tolist() == [[4, 3, 2, 1], [6, 5, 7, 8]]
 
 
-@pytest.mark.parametrize(("name", "torch_module"), [("bidirectional gru", nn.GRU), ("bidirectional lstm", nn.LSTM)])
-def test_bidirectional_encoder_equals_torch(name: str, torch_module: type[nn.GRU] | type[nn.LSTM]) -> None:
+@pytest.mark.parametrize(
+    ("name", "torch_module"), [("bidirectional gru", nn.GRU), ("bidirectional lstm", nn.LSTM)]
+)
+def test_bidirectional_encoder_equals_torch(
+    name: str, torch_module: type[nn.GRU] | type[nn.LSTM]
+) -> None:
     encoder = build(name)
     assert isinstance(encoder, GRUEncoder | LSTMEncoder)
     assert encoder.backwards is not None

@@ -41,7 +41,9 @@ def test_projection_applies_two_layers_and_batch_norm() -> None:
     torch.testing.assert_close(encoder(values, ONES), outputs / outputs.norm(dim=1, keepdim=True))
 
 
-@pytest.mark.parametrize("encoder", [BagOfWordsEncoder(input_dim=5, dim=3), ProjectionEncoder(input_dim=5, dim=3)])
+@pytest.mark.parametrize(
+    "encoder", [BagOfWordsEncoder(input_dim=5, dim=3), ProjectionEncoder(input_dim=5, dim=3)]
+)
 def test_vector_encoder_rejects_sequences(encoder: torch.nn.Module) -> None:
     for shape in ((4, 6), (4, 2, 5)):
         with pytest.raises(ValueError, match="one vector per caption"):

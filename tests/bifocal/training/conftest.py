@@ -46,7 +46,11 @@ class NewModel(Protocol):
 
 class Train(Protocol):
     def __call__(
-        self, checkpoints: Path, loss: nn.Module | None = None, model: nn.Module | None = None, **changes: Any
+        self,
+        checkpoints: Path,
+        loss: nn.Module | None = None,
+        model: nn.Module | None = None,
+        **changes: Any,
     ) -> tuple[nn.Module, list[dict[str, float]]]: ...
 
 
@@ -81,13 +85,26 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
     """Function ``train(checkpoints)``: the model after three epochs of five steps, and its history."""
 
     def run(
-        checkpoints: Path, loss: nn.Module | None = None, model: nn.Module | None = None, **changes: Any
+        checkpoints: Path,
+        loss: nn.Module | None = None,
+        model: nn.Module | None = None,
+        **changes: Any,
     ) -> tuple[nn.Module, list[dict[str, float]]]:
         model, fields = model or new_model(), TrainingPhase.__dataclass_fields__
-        sampler = changes.pop("sampler", CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3))
-        own = {name: changes.pop(name) for name in list(changes) if name in ("augment", "seed", "on_epoch")}
-        defaults = TrainingPhase(CaptionBatches(), loss or TripletLoss(), 3, 0.01, MultiStep([2], 0.5))
-        phase = replace(defaults, **{name: changes.pop(name) for name in list(changes) if name in fields})
+        sampler = changes.pop(
+            "sampler", CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3)
+        )
+        own = {
+            name: changes.pop(name)
+            for name in list(changes)
+            if name in ("augment", "seed", "on_epoch")
+        }
+        defaults = TrainingPhase(
+            CaptionBatches(), loss or TripletLoss(), 3, 0.01, MultiStep([2], 0.5)
+        )
+        phase = replace(
+            defaults, **{name: changes.pop(name) for name in list(changes) if name in fields}
+        )
         history = fit(
             model,
             phase,
@@ -125,7 +142,9 @@ def phrase_boxes(tmp_path_factory: pytest.TempPathFactory) -> PhraseBoxPairs:
     random = np.random.default_rng(0)
     objects, background = random.normal(size=(4, 12)), random.normal(size=12)
     phrases = ("a red star", "a blue ring", "a green heart", "a pink square")
-    boxes = np.array([[x / 3, y / 2, (x + 1) / 3, (y + 1) / 2] for y in range(2) for x in range(3)], np.float32)
+    boxes = np.array(
+        [[x / 3, y / 2, (x + 1) / 3, (y + 1) / 2] for y in range(2) for x in range(3)], np.float32
+    )
     rows = []
     metadata = {"truth_regions": 2}
     with FeatureWriter(folder, regions=8, dim=12, metadata=metadata, images_per_file=8) as writer:
@@ -141,7 +160,9 @@ def phrase_boxes(tmp_path_factory: pytest.TempPathFactory) -> PhraseBoxPairs:
             given = np.concatenate([boxes, np.array(true) / 120]).clip(0, 1)
             writer.add(f"image {number}", cells.astype(np.float32), given, truth=2)
     rows.append(("image 0", "a thing without a box", [0.0, 0.0, 3.0, 3.0]))
-    images = pd.DataFrame({"image_id": [f"image {n}" for n in range(24)], "width": 120, "height": 120})
+    images = pd.DataFrame(
+        {"image_id": [f"image {n}" for n in range(24)], "width": 120, "height": 120}
+    )
     table = pd.DataFrame(rows, columns=["image_id", "phrase", "boxes"])
     table["boxes"] = [np.array([box], np.float32) for box in table["boxes"]]
     vectorizer = TFIDF(min_count=1)

@@ -56,7 +56,9 @@ class Regression(TrainingTask[Tensor]):
 
 def new_model() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+    return nn.Sequential(
+        nn.Linear(3, 8), nn.Dropout(0.3), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)
+    )
 
 
 def train(directory: Path, **changes: Any) -> tuple[Regression, RunState, list[Row]]:
@@ -65,7 +67,12 @@ def train(directory: Path, **changes: Any) -> tuple[Regression, RunState, list[R
     task = Regression(model, **fields)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     state = RunState(directory, {"model": model}, optimizer, eval_model=model)
-    arguments: dict[str, Any] = {"epochs": 3, "learning_rate": 0.1, "schedule": Step(2, 0.5), **changes}
+    arguments: dict[str, Any] = {
+        "epochs": 3,
+        "learning_rate": 0.1,
+        "schedule": Step(2, 0.5),
+        **changes,
+    }
     return task, state, run_epochs(task, state, **arguments)
 
 

@@ -39,7 +39,9 @@ def test_drop_keeps_the_expected_fraction_and_at_least_one_element() -> None:
     assert kept.sum() / present.sum() == pytest.approx(expected.item(), abs=0.01)
 
 
-def test_region_drop_hides_regions_and_nothing_else(pairs: ImageCaptionPairs, inputs: TrainingInputs) -> None:
+def test_region_drop_hides_regions_and_nothing_else(
+    pairs: ImageCaptionPairs, inputs: TrainingInputs
+) -> None:
     batch = pairs.batch(torch.arange(80))
     changed = RegionDrop(0.5).prepare(inputs)(batch, Generator().manual_seed(0))
     assert batch.regions.mask.all()
@@ -62,7 +64,9 @@ def test_random_rectangles_have_one_size_in_a_step_and_many_places(
     augment, batch = RandomRectangle(0.6).prepare(stored), grid_batch(pairs, views * side**2)
     sizes, places = set(), set()
     for step in range(40):
-        mask = augment(batch, Generator().manual_seed(step)).regions.mask.unflatten(1, (views, side, side))
+        mask = augment(batch, Generator().manual_seed(step)).regions.mask.unflatten(
+            1, (views, side, side)
+        )
         assert (mask == mask[:, :1]).all()
         rows, columns = mask[:, 0].any(dim=2), mask[:, 0].any(dim=1)
         assert mask[:, 0].equal(rows[:, :, None] & columns[:, None])
@@ -70,7 +74,10 @@ def test_random_rectangles_have_one_size_in_a_step_and_many_places(
         for shown in (*rows, *columns):  # without a gap
             assert int(shown.sum()) == int(shown.nonzero().max() - shown.nonzero().min()) + 1
         sizes.add(size)
-        places |= {(size, int(r.int().argmax()), int(c.int().argmax())) for r, c in zip(rows, columns, strict=True)}
+        places |= {
+            (size, int(r.int().argmax()), int(c.int().argmax()))
+            for r, c in zip(rows, columns, strict=True)
+        }
     lengths = {length for size in sizes for length in size}
     assert lengths == set(range(-(-6 * side // 10), side + 1))
     assert len(places) > 3 * len(sizes)
@@ -92,12 +99,18 @@ def loops(values: list[Any], kept: list[bool]) -> list[Any]:
 def test_word_drop_removes_tokens(layers: int) -> None:
     generator, lengths = Generator().manual_seed(3), torch.tensor([5, 1, 3, 4])
     shape = (4, layers, 5, 2) if layers else (4, 5)
-    inside = (torch.arange(5) < lengths.unsqueeze(1)).reshape(4, *[1] * bool(layers), 5, *[1] * bool(layers))
+    inside = (torch.arange(5) < lengths.unsqueeze(1)).reshape(
+        4, *[1] * bool(layers), 5, *[1] * bool(layers)
+    )
     values = torch.randint(1, 1000, shape, generator=generator) * inside
     text = drop_tokens(TextBatch(values, lengths), Generator().manual_seed(8), probability=0.5)
     kept = drop(torch.arange(5) < lengths.unsqueeze(1), 0.5, Generator().manual_seed(8))
     assert not kept[:, :3].all()
-    assert text.values.shape == (*shape[:-2], int(kept.sum(dim=1).max()), 2) if layers else (4, int(kept.sum(1).max()))
+    assert (
+        text.values.shape == (*shape[:-2], int(kept.sum(dim=1).max()), 2)
+        if layers
+        else (4, int(kept.sum(1).max()))
+    )
     for row in range(4):
         for layer in range(layers or 1):
             given = (values[row, layer] if layers else values[row]).tolist()
@@ -110,7 +123,9 @@ def test_word_drop_removes_tokens(layers: int) -> None:
 
 def test_word_drop_gives_the_tfidf_of_the_shorter_caption(tmp_path: Path) -> None:
     captions = ["a dog runs on the green grass", "two men sit", "a dog sits on a man", "green"] * 20
-    vectorizer = Concatenated([TFIDF(min_count=1, stop_words=False), MeanWordVectors(dim=3, min_count=1, epochs=1)])
+    vectorizer = Concatenated(
+        [TFIDF(min_count=1, stop_words=False), MeanWordVectors(dim=3, min_count=1, epochs=1)]
+    )
     vectorizer.fit(captions, seed=0)
     columns = word_columns(vectorizer)
     terms = vectorizer.fitted_parts[0].format.dim
@@ -134,11 +149,18 @@ def test_word_drop_gives_the_tfidf_of_the_shorter_caption(tmp_path: Path) -> Non
     assert word_columns(from_text).equal(columns)
 
 
-def test_augmentations_that_change_nothing_are_errors(inputs: TrainingInputs, tmp_path: Path) -> None:
-    vectorizer, captions = MeanWordVectors(dim=3, min_count=1, epochs=1), inputs.dataset.captions["text"].tolist()
+def test_augmentations_that_change_nothing_are_errors(
+    inputs: TrainingInputs, tmp_path: Path
+) -> None:
+    vectorizer, captions = (
+        MeanWordVectors(dim=3, min_count=1, epochs=1),
+        inputs.dataset.captions["text"].tolist(),
+    )
     vectorizer.fit(captions, seed=0)
     write_text(tmp_path, vectorizer, range(len(captions)), captions)
-    dense = replace(inputs, text=type(inputs.text)(tmp_path), vectorizer=FittedVectorizer(vectorizer))
+    dense = replace(
+        inputs, text=type(inputs.text)(tmp_path), vectorizer=FittedVectorizer(vectorizer)
+    )
     with pytest.raises(ValueError, match="WordDrop needs words"):
         WordDrop().prepare(dense)
 
@@ -149,7 +171,9 @@ def test_augmentations_that_change_nothing_are_errors(inputs: TrainingInputs, tm
     with pytest.raises(ValueError, match="are pixels"):
         RegionDrop().prepare(replace(inputs, features=pixels))
     for part in (RegionDrop, WordDrop):
-        assert list(part.conflicts({"probability": 1.0})) == ["probability is 1.0: expected a number in (0, 1)"]
+        assert list(part.conflicts({"probability": 1.0})) == [
+            "probability is 1.0: expected a number in (0, 1)"
+        ]
 
 
 def test_phase_with_augmentations_resumes_bit_for_bit(
@@ -176,10 +200,16 @@ def test_phase_with_augmentations_resumes_bit_for_bit(
 
         model.embed_images = watched
         phase = TrainingPhase(
-            CaptionBatches(batch_size=16), loss, 2, 0.01, augmentations=(RegionDrop(0.3), WordDrop(0.3))
+            CaptionBatches(batch_size=16),
+            loss,
+            2,
+            0.01,
+            augmentations=(RegionDrop(0.3), WordDrop(0.3)),
         )
         options = FitOptions(checkpoint_every_seconds=0.0)
-        train_phases(model, [phase], inputs, checkpoints=tmp_path / folder, options=options, seed=seed)
+        train_phases(
+            model, [phase], inputs, checkpoints=tmp_path / folder, options=options, seed=seed
+        )
         return model.state_dict()
 
     expected = run("whole", lambda: None)

@@ -35,9 +35,18 @@ def results(
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": os.pathsep.join(paths),
     }
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     for command in ([sys.executable], torchrun):
-        done = subprocess.run([*command, str(WORKER), str(folder)], env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, str(WORKER), str(folder)], env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
     # Each run resumed once, and only rank 0 logged it.
     assert done.stderr.count("resuming at epoch 2, step 2") == 1
@@ -66,7 +75,9 @@ def test_two_processes_give_the_curve_of_one(results: dict[str, dict[str, Any]],
         )
 
 
-def test_sigterm_to_one_process_stops_both_and_both_resume(results: dict[str, dict[str, Any]]) -> None:
+def test_sigterm_to_one_process_stops_both_and_both_resume(
+    results: dict[str, dict[str, Any]],
+) -> None:
     for name in ("0of1", "0of2", "1of2"):
         assert results[name]["stopped"][0] == 143
         assert results[name]["continued"] == results[name]["plain"]

@@ -32,7 +32,9 @@ def equal_weights(first: nn.Module, second: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_fit_learns(pairs: ImageCaptionPairs, train: Any, checkpoints: Path, precision: str) -> None:
+def test_fit_learns(
+    pairs: ImageCaptionPairs, train: Any, checkpoints: Path, precision: str
+) -> None:
     model, history = train(checkpoints, epochs=20, schedule=Constant(), precision=precision)
     ranks = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
     assert min(direction.recall(1) for direction in ranks) > 0.7  # chance: 0.025
@@ -55,13 +57,21 @@ def rank_loss() -> RecallLoss:
         (8, {"ema_decay": 0.9}),
         (9, {"micro_batch_size": 7}),
         (4, {"learning_rate_factors": {"text_encoder": 0.1}}),
-        (7, {"optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005}, "schedule": MultiStep([1.5], 0.5)}),
+        (
+            7,
+            {
+                "optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005},
+                "schedule": MultiStep([1.5], 0.5),
+            },
+        ),
     ],
 )
 def test_killed_run_resumes_bit_for_bit(
     train: Any, tmp_path: Path, kill_at: Interrupt, steps: int, changes: dict[str, Any]
 ) -> None:
-    expected, history = train(tmp_path / "whole", Interrupted(lambda: None, TripletLoss()), **changes)
+    expected, history = train(
+        tmp_path / "whole", Interrupted(lambda: None, TripletLoss()), **changes
+    )
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "killed", Interrupted(kill_at(steps), TripletLoss()), **changes)
     torch.manual_seed(99)
@@ -70,26 +80,53 @@ def test_killed_run_resumes_bit_for_bit(
     assert equal_weights(expected, resumed)
 
 
-def test_first_step_of_a_module_is_multiplied_by_its_factor(train: Any, new_model: Any, tmp_path: Path) -> None:
-    options = {"epochs": 1, "optimizer": "SGD", "max_grad_norm": None, "ema_decay": 0.0, "schedule": Constant()}
+def test_first_step_of_a_module_is_multiplied_by_its_factor(
+    train: Any, new_model: Any, tmp_path: Path
+) -> None:
+    options = {
+        "epochs": 1,
+        "optimizer": "SGD",
+        "max_grad_norm": None,
+        "ema_decay": 0.0,
+        "schedule": Constant(),
+    }
     start = {name: tensor.clone() for name, tensor in new_model().state_dict().items()}
 
     def one_batch(epoch: int) -> list[Tensor]:
         return [torch.arange(16)]
 
     def one_step(folder: str, factors: dict[str, float]) -> dict[str, Tensor]:
-        model, _ = train(tmp_path / folder, sampler=one_batch, learning_rate_factors=factors, **options)
+        model, _ = train(
+            tmp_path / folder, sampler=one_batch, learning_rate_factors=factors, **options
+        )
         return {name: tensor - start[name] for name, tensor in model.state_dict().items()}
 
-    plain, scaled = one_step("plain", {}), one_step("scaled", {"text_encoder": 0.25, "text_encoder.layers.0": 2.0})
+    plain, scaled = (
+        one_step("plain", {}),
+        one_step("scaled", {"text_encoder": 0.25, "text_encoder.layers.0": 2.0}),
+    )
     for name, change in plain.items():
-        factor = 2.0 if name.startswith("text_encoder.layers.0.") else 0.25 if name.startswith("text_encoder.") else 1.0
+        factor = (
+            2.0
+            if name.startswith("text_encoder.layers.0.")
+            else 0.25
+            if name.startswith("text_encoder.")
+            else 1.0
+        )
         torch.testing.assert_close(scaled[name], factor * change, atol=1e-7, rtol=1e-4)
-    assert any(change.any() for name, change in plain.items() if name.startswith("text_encoder.layers.0."))
+    assert any(
+        change.any() for name, change in plain.items() if name.startswith("text_encoder.layers.0.")
+    )
 
 
 def test_weight_decay_of_biases_is_optional(train: Any, new_model: Any, tmp_path: Path) -> None:
-    options = {"epochs": 1, "max_grad_norm": None, "ema_decay": 0.0, "schedule": Constant(), "learning_rate": 0.1}
+    options = {
+        "epochs": 1,
+        "max_grad_norm": None,
+        "ema_decay": 0.0,
+        "schedule": Constant(),
+        "learning_rate": 0.1,
+    }
     start = {name: tensor.clone() for name, tensor in new_model().state_dict().items()}
 
     def one_step(folder: str, decay: float, decay_biases: bool) -> dict[str, Tensor]:
@@ -103,7 +140,9 @@ def test_weight_decay_of_biases_is_optional(train: Any, new_model: Any, tmp_path
         )
         return model.state_dict()
 
-    plain, all_decay, matrices = (one_step(*case) for case in (("0", 0.0, True), ("1", 0.5, True), ("2", 0.5, False)))
+    plain, all_decay, matrices = (
+        one_step(*case) for case in (("0", 0.0, True), ("1", 0.5, True), ("2", 0.5, False))
+    )
     assert {tensor.ndim for tensor in start.values()} >= {1, 2}
     for name, tensor in plain.items():
         decayed = tensor - 0.1 * 0.5 * start[name]
@@ -166,11 +205,17 @@ def test_sigterm_saves_the_state_and_the_next_run_resumes(
     handler = signal.getsignal(signal.SIGTERM)
     expected, history = train(tmp_path / "whole", Interrupted(lambda: None, TripletLoss()))
     with pytest.raises(SystemExit) as end:
-        train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_seconds=1000.0)
+        train(
+            tmp_path / "terminated",
+            Interrupted(tick, TripletLoss()),
+            checkpoint_every_seconds=1000.0,
+        )
     assert end.value.code == 143
     assert steps[-1] == step
     assert signal.getsignal(signal.SIGTERM) is handler
-    resumed, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_seconds=1000.0)
+    resumed, again = train(
+        tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_seconds=1000.0
+    )
     assert len(steps) == 15  # no step is lost or repeated
     assert again == history
     assert equal_weights(expected, resumed)
@@ -193,7 +238,9 @@ def test_resumed_epoch_keeps_its_batches(
     assert epochs == [0, 1, 2]
 
 
-def test_nonfinite_loss_stops_and_names_the_images(pairs: ImageCaptionPairs, train: Any, checkpoints: Path) -> None:
+def test_nonfinite_loss_stops_and_names_the_images(
+    pairs: ImageCaptionPairs, train: Any, checkpoints: Path
+) -> None:
     class Broken(nn.Module):
         def forward(self, scores: Scores, matches: Tensor) -> Tensor:
             return scores.cross.sum() * torch.nan
@@ -226,7 +273,9 @@ def test_fit_trains_any_model_that_returns_scores(
     expected, plain = train(checkpoints / "plain")
     assert history == plain
     assert equal_weights(expected, ranking.hidden)
-    with pytest.raises(TypeError, match=r"Inner cannot be validated: give it .* or retrieval_ranks"):
+    with pytest.raises(
+        TypeError, match=r"Inner cannot be validated: give it .* or retrieval_ranks"
+    ):
         train(checkpoints / "inner", model=Inner())
     with pytest.raises(TypeError, match="micro-batches and several processes need a model with"):
         train(checkpoints / "apart", model=Ranking(), micro_batch_size=4)

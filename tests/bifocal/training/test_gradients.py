@@ -19,8 +19,12 @@ from bifocal.training.precision import Precision, autocast_for, embedding_cast, 
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
-WITHOUT_DROPOUT: dict[str, Any] = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
-WITH_BATCH_NORM: dict[str, Any] = {"image_encoder": {"name": "ProjectionEncoder", "hidden": 8, "dropout": 0.5}}
+WITHOUT_DROPOUT: dict[str, Any] = {
+    "text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}
+}
+WITH_BATCH_NORM: dict[str, Any] = {
+    "image_encoder": {"name": "ProjectionEncoder", "hidden": 8, "dropout": 0.5}
+}
 
 
 def gradients(
@@ -32,10 +36,18 @@ def gradients(
 ) -> tuple[float, dict[str, Tensor]]:
     torch.manual_seed(2)
     value = backward(
-        model, loss, pairs.batch(ROWS), precision=precision, micro_batch_size=micro_batch_size, seed=0, world=World()
+        model,
+        loss,
+        pairs.batch(ROWS),
+        precision=precision,
+        micro_batch_size=micro_batch_size,
+        seed=0,
+        world=World(),
     )
     named = [*model.named_parameters(), *loss.named_parameters()]
-    return value.item(), {name: parameter.grad for name, parameter in named if parameter.grad is not None}
+    return value.item(), {
+        name: parameter.grad for name, parameter in named if parameter.grad is not None
+    }
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 4, 100])
@@ -43,7 +55,9 @@ def test_micro_batches_use_the_negatives_of_the_whole_batch(
     pairs: ImageCaptionPairs, new_model: NewModel, micro_batch_size: int
 ) -> None:
     value, expected = gradients(new_model(**WITHOUT_DROPOUT).train(), SigmoidLoss(), pairs, None)
-    again, actual = gradients(new_model(**WITHOUT_DROPOUT).train(), SigmoidLoss(), pairs, micro_batch_size)
+    again, actual = gradients(
+        new_model(**WITHOUT_DROPOUT).train(), SigmoidLoss(), pairs, micro_batch_size
+    )
     assert again == pytest.approx(value)
     assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
@@ -51,16 +65,29 @@ def test_micro_batches_use_the_negatives_of_the_whole_batch(
 
 
 def current_gradients(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_second_pass_uses_the_same_random_numbers_and_updates_statistics_once(
-    pairs: ImageCaptionPairs, new_model: NewModel, precision: Precision, monkeypatch: pytest.MonkeyPatch
+    pairs: ImageCaptionPairs,
+    new_model: NewModel,
+    precision: Precision,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Compare with a single pass over the same micro-batches that keeps all activations."""
-    monkeypatch.setattr("bifocal.training.precision.multiplies_bfloat16", lambda device: True)  # emulated or not
-    model, reference, loss = new_model(**WITH_BATCH_NORM).train(), new_model(**WITH_BATCH_NORM).train(), InfoNCELoss()
+    monkeypatch.setattr(
+        "bifocal.training.precision.multiplies_bfloat16", lambda device: True
+    )  # emulated or not
+    model, reference, loss = (
+        new_model(**WITH_BATCH_NORM).train(),
+        new_model(**WITH_BATCH_NORM).train(),
+        InfoNCELoss(),
+    )
     value, actual = gradients(model, loss, pairs, 4, precision)
     after = torch.rand(())
     torch.manual_seed(2)
@@ -82,9 +109,12 @@ def test_second_pass_uses_the_same_random_numbers_and_updates_statistics_once(
     assert actual.keys() == current_gradients(reference).keys()
     # One by one they are rounded differently: the one pass sums over its micro-batches in bfloat16.
     combined, reference_gradients = (
-        torch.cat([grad[name].flatten() for name in actual]) for grad in (actual, current_gradients(reference))
+        torch.cat([grad[name].flatten() for name in actual])
+        for grad in (actual, current_gradients(reference))
     )
-    assert (combined - reference_gradients).norm() < (0.02 if cast else 1e-5) * reference_gradients.norm()
+    assert (combined - reference_gradients).norm() < (
+        0.02 if cast else 1e-5
+    ) * reference_gradients.norm()
     for (name, updated), counted in zip(model.named_buffers(), reference.buffers(), strict=True):
         if "num_batches" not in name:
             torch.testing.assert_close(updated, counted, msg=name)
@@ -95,7 +125,9 @@ def test_a_cpu_without_bfloat16_trains_in_float32(
 ) -> None:
     for supported in (False, True):
         multiplies_bfloat16.cache_clear()
-        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda found=supported: found)
+        monkeypatch.setattr(
+            torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda found=supported: found
+        )
         caplog.clear()
         for precision in get_args(Precision):
             with autocast_for("cpu", precision)():
@@ -104,7 +136,9 @@ def test_a_cpu_without_bfloat16_trains_in_float32(
     multiplies_bfloat16.cache_clear()
 
 
-def test_only_layers_of_a_backbone_embed_in_bfloat16(new_model: NewModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_layers_of_a_backbone_embed_in_bfloat16(
+    new_model: NewModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bifocal.training.precision.multiplies_bfloat16", lambda device: True)
     layers = {"name": "LastLayersEncoder", "backbone": "resnet10t", "layer": "layer3"}
     for changes, expected in (({}, False), ({"image_encoder": layers}, True)):
@@ -146,14 +180,18 @@ def test_frozen_encoder_gets_no_gradient(pairs: ImageCaptionPairs, new_model: Ne
     model.text_encoder.requires_grad_(False)
     model.word_embedding.requires_grad_(False)
     _, actual = gradients(model, InfoNCELoss(), pairs, 3)
-    assert actual.keys() == {name for name, _ in model.named_parameters() if name.startswith("image")}
+    assert actual.keys() == {
+        name for name, _ in model.named_parameters() if name.startswith("image")
+    }
 
 
 def backbone_gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
     """Return the number of forward passes through one block of the backbone, and the gradients."""
     torch.manual_seed(0)
     narrow = {"channels": [8, 8, 8, 8], "stem_width": 8}
-    encoder = BEANEncoder(dim=4, maps=6, backbone="resnet10t", crop=None, eval_resize="as_is", model_arguments=narrow)
+    encoder = BEANEncoder(
+        dim=4, maps=6, backbone="resnet10t", crop=None, eval_resize="as_is", model_arguments=narrow
+    )
     encoder.train()
     if recompute:
         recompute_activations(encoder)
@@ -163,11 +201,16 @@ def backbone_gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
     encoder.backbone.network.layer2[0].register_forward_pre_hook(lambda *_: calls.append(1))
     pixels, mask = 255 * torch.rand(2, 3, 64, 64), torch.ones(2, 64, 64, dtype=torch.bool)
     (encoder(pixels, mask) * torch.randn(2, 4)).sum().backward()
-    return len(calls), {name: p.grad for name, p in encoder.named_parameters() if p.grad is not None}
+    return len(calls), {
+        name: p.grad for name, p in encoder.named_parameters() if p.grad is not None
+    }
 
 
 def test_recompute_activations_gives_the_same_gradients_with_two_forward_passes() -> None:
-    (once, expected), (twice, actual) = backbone_gradients(recompute=False), backbone_gradients(recompute=True)
+    (once, expected), (twice, actual) = (
+        backbone_gradients(recompute=False),
+        backbone_gradients(recompute=True),
+    )
     assert (once, twice) == (1, 2)
     assert actual.keys() == expected.keys()
     for name, gradient in expected.items():

@@ -35,13 +35,17 @@ def test_schedule_is_evaluated_before_every_step(tmp_path: Path) -> None:
             rates.append(self.param_groups[0]["lr"])
 
     model = new_model()
-    state = RunState(tmp_path, {"model": model}, Recorder(model.parameters(), lr=1.0), eval_model=model)
+    state = RunState(
+        tmp_path, {"model": model}, Recorder(model.parameters(), lr=1.0), eval_model=model
+    )
     run_epochs(Regression(model), state, epochs=2, learning_rate=0.4, schedule=Cosine())
     assert rates == pytest.approx([0.2 * (1 + math.cos(math.pi * step / 8)) for step in range(8)])
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0.5, 0.5), (None, None)])
-def test_max_grad_norm_clips_gradients(tmp_path: Path, limit: float | None, expected: float | None) -> None:
+def test_max_grad_norm_clips_gradients(
+    tmp_path: Path, limit: float | None, expected: float | None
+) -> None:
     norms: list[float] = []
 
     class Recorder(torch.optim.SGD):
@@ -50,9 +54,15 @@ def test_max_grad_norm_clips_gradients(tmp_path: Path, limit: float | None, expe
             norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
 
     model = new_model()
-    state = RunState(tmp_path, {"model": model}, Recorder(model.parameters(), lr=1.0), eval_model=model)
-    run_epochs(Regression(model, target=100.0), state, epochs=1, learning_rate=0.1, max_grad_norm=limit)
-    assert all(norm == pytest.approx(expected, rel=1e-4) if expected else norm > 1 for norm in norms)
+    state = RunState(
+        tmp_path, {"model": model}, Recorder(model.parameters(), lr=1.0), eval_model=model
+    )
+    run_epochs(
+        Regression(model, target=100.0), state, epochs=1, learning_rate=0.1, max_grad_norm=limit
+    )
+    assert all(
+        norm == pytest.approx(expected, rel=1e-4) if expected else norm > 1 for norm in norms
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,12 +76,16 @@ def test_max_grad_norm_clips_gradients(tmp_path: Path, limit: float | None, expe
         ([1.0, math.nan, 2.0], False, 1),
     ],
 )
-def test_best_epoch_is_kept(tmp_path: Path, metrics: list[float], higher_is_better: bool, best: int) -> None:
+def test_best_epoch_is_kept(
+    tmp_path: Path, metrics: list[float], higher_is_better: bool, best: int
+) -> None:
     after_epoch: list[dict[str, Tensor]] = []
     model = new_model()
     task = Regression(model, metrics=metrics)
     task.higher_is_better = higher_is_better
-    state = RunState(tmp_path, {"model": model}, torch.optim.Adam(model.parameters()), eval_model=model)
+    state = RunState(
+        tmp_path, {"model": model}, torch.optim.Adam(model.parameters()), eval_model=model
+    )
 
     def keep(row: Row) -> None:
         after_epoch.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
@@ -99,8 +113,12 @@ def test_task_without_a_monitor_keeps_the_last_epoch_only(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", [math.nan, math.inf])
-def test_nonfinite_loss_stops_the_run_and_describes_the_batch(tmp_path: Path, target: float) -> None:
-    with pytest.raises(FloatingPointError, match=r"the loss is (nan|inf) at epoch 1, step 0.*max_grad_norm"):
+def test_nonfinite_loss_stops_the_run_and_describes_the_batch(
+    tmp_path: Path, target: float
+) -> None:
+    with pytest.raises(
+        FloatingPointError, match=r"the loss is (nan|inf) at epoch 1, step 0.*max_grad_norm"
+    ):
         train(tmp_path, target=target)
     report = json.loads((tmp_path / "nonfinite_loss.json").read_text())
     assert report.keys() == {"epoch", "step", "first"}
@@ -117,11 +135,15 @@ def test_converged_task_stops_early_and_stays_stopped(tmp_path: Path) -> None:
 
     for _ in range(2):
         model = new_model()
-        state = RunState(tmp_path, {"model": model}, torch.optim.Adam(model.parameters()), eval_model=model)
+        state = RunState(
+            tmp_path, {"model": model}, torch.optim.Adam(model.parameters()), eval_model=model
+        )
         assert len(run_epochs(Converging(model), state, epochs=9, learning_rate=0.1)) == 2
 
 
-def test_progress_lines_name_the_training_and_its_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_lines_name_the_training_and_its_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train(tmp_path, metrics=[3.0, 1.5, 2.0])
     lines = [line for line in capsys.readouterr().err.splitlines() if "min left" in line]
     assert len(lines) == 3

@@ -20,7 +20,9 @@ Interrupt = Callable[[int], Callable[[], None]]
 
 @pytest.mark.parametrize("every", [inf, 0.0])
 @pytest.mark.parametrize("step", [1, 2, STEPS, STEPS + 1, 3 * STEPS])
-def test_killed_run_resumes_bit_for_bit(tmp_path: Path, kill_at: Interrupt, step: int, every: float) -> None:
+def test_killed_run_resumes_bit_for_bit(
+    tmp_path: Path, kill_at: Interrupt, step: int, every: float
+) -> None:
     expected, _, history = train(tmp_path / "whole")
     arguments: dict[str, Any] = {"checkpoint_every_seconds": every}
     with pytest.raises(KeyboardInterrupt):
@@ -31,12 +33,16 @@ def test_killed_run_resumes_bit_for_bit(tmp_path: Path, kill_at: Interrupt, step
 
 
 @pytest.mark.parametrize("step", [1, STEPS - 1, STEPS, 3 * STEPS])
-def test_sigterm_finishes_the_step_and_the_next_run_resumes(tmp_path: Path, sigterm_at: Interrupt, step: int) -> None:
+def test_sigterm_finishes_the_step_and_the_next_run_resumes(
+    tmp_path: Path, sigterm_at: Interrupt, step: int
+) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     expected, _, history = train(tmp_path / "whole")
     model = new_model()
     task = Regression(model, sigterm_at(step))
-    state = RunState(tmp_path / "run", {"model": model}, torch.optim.Adam(model.parameters(), lr=0.1), model)
+    state = RunState(
+        tmp_path / "run", {"model": model}, torch.optim.Adam(model.parameters(), lr=0.1), model
+    )
     arguments: dict[str, Any] = {"epochs": 3, "learning_rate": 0.1, "schedule": Step(2, 0.5)}
     with pytest.raises(SystemExit) as end:
         run_epochs(task, state, **arguments)
@@ -50,7 +56,8 @@ def test_sigterm_finishes_the_step_and_the_next_run_resumes(tmp_path: Path, sigt
 
 
 @pytest.mark.parametrize(
-    ("period", "steps"), [(0.0, [1, 2, 3]), (10.0, [1, 2, 3]), (15.0, [2]), (30.0, [3]), (31.0, []), (inf, [])]
+    ("period", "steps"),
+    [(0.0, [1, 2, 3]), (10.0, [1, 2, 3]), (15.0, [2]), (30.0, [3]), (31.0, []), (inf, [])],
 )
 def test_checkpoints_inside_an_epoch_are_a_period_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period: float, steps: list[int]
@@ -74,7 +81,9 @@ def test_checkpoints_inside_an_epoch_are_a_period_apart(
     assert saved == sorted([*inside, (1, 0), (2, 0), (3, 0)])
 
 
-def test_hook_is_called_after_each_checkpoint_and_knows_the_last(tmp_path: Path, sigterm_at: Interrupt) -> None:
+def test_hook_is_called_after_each_checkpoint_and_knows_the_last(
+    tmp_path: Path, sigterm_at: Interrupt
+) -> None:
     calls: list[tuple[int, int, bool]] = []
 
     def hook(*, is_last: bool) -> None:
@@ -87,7 +96,9 @@ def test_hook_is_called_after_each_checkpoint_and_knows_the_last(tmp_path: Path,
     assert calls == [(0, 1, False), (0, 2, False), (0, 3, False), (1, 0, False), (1, 1, True)]
 
 
-def test_sigterm_during_validation_saves_the_finished_epoch(tmp_path: Path, sigterm_at: Interrupt) -> None:
+def test_sigterm_during_validation_saves_the_finished_epoch(
+    tmp_path: Path, sigterm_at: Interrupt
+) -> None:
     expected, _, history = train(tmp_path / "whole")
     terminate = sigterm_at(2)
     with pytest.raises(SystemExit):

@@ -26,7 +26,10 @@ class Given(Validation):
         self.monitor, self.values, self.images = monitor, iter(values), images
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and (self.monitor, self.images) == (other.monitor, other.images)
+        return isinstance(other, Given) and (self.monitor, self.images) == (
+            other.monitor,
+            other.images,
+        )
 
     def __hash__(self) -> int:
         return hash((self.monitor, self.images))
@@ -53,7 +56,9 @@ class Interrupted(nn.Module):
 
 
 def phase(epochs: int = 1, **changes: Any) -> TrainingPhase:
-    defaults = TrainingPhase(CaptionBatches(batch_size=16), TripletLoss(), epochs, learning_rate=0.01)
+    defaults = TrainingPhase(
+        CaptionBatches(batch_size=16), TripletLoss(), epochs, learning_rate=0.01
+    )
     return replace(defaults, **changes)
 
 
@@ -70,8 +75,16 @@ def test_phases_continue_one_history(
 ) -> None:
     rows: list[dict[str, float]] = []
     phases = [phase(2), phase(3, learning_rate=0.005)]
-    result = train_phases(new_model(), phases, inputs, checkpoints=checkpoints, seed=3, on_epoch=rows.append)
-    assert [(row["phase"], row["epoch"]) for row in result.history] == [(0, 1), (0, 2), (1, 3), (1, 4), (1, 5)]
+    result = train_phases(
+        new_model(), phases, inputs, checkpoints=checkpoints, seed=3, on_epoch=rows.append
+    )
+    assert [(row["phase"], row["epoch"]) for row in result.history] == [
+        (0, 1),
+        (0, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+    ]
     assert [row["learning_rate"] for row in result.history] == [0.01, 0.01, 0.005, 0.005, 0.005]
     assert rows == result.history
     assert result.monitor == "recall_sum"
@@ -79,9 +92,15 @@ def test_phases_continue_one_history(
     assert sorted(path.name for path in checkpoints.iterdir()) == ["phase-0", "phase-1"]
 
 
-@pytest.mark.parametrize(("value", "kept"), [(50.1, True), (50.0, False), (49.0, False), (float("nan"), False)])
+@pytest.mark.parametrize(
+    ("value", "kept"), [(50.1, True), (50.0, False), (49.0, False), (float("nan"), False)]
+)
 def test_phase_that_does_not_improve_its_metric_is_undone(
-    inputs: TrainingInputs, new_model: Callable[[], TwoBranchModel], checkpoints: Path, value: float, kept: bool
+    inputs: TrainingInputs,
+    new_model: Callable[[], TwoBranchModel],
+    checkpoints: Path,
+    value: float,
+    kept: bool,
 ) -> None:
     def train(folder: str, *phases: TrainingPhase) -> tuple[dict[str, Tensor], TrainingResult]:
         model = new_model()  # seeds the random numbers of dropout too
@@ -107,7 +126,10 @@ def test_phase_with_another_metric_or_other_images_is_compared_with_its_start(
     metric: str,
     images: int,
 ) -> None:
-    phases = [phase(validator=Given("recall", [90.0])), phase(validator=Given(metric, [start, 40.0], images))]
+    phases = [
+        phase(validator=Given("recall", [90.0])),
+        phase(validator=Given(metric, [start, 40.0], images)),
+    ]
     result = train_phases(new_model(), phases, inputs, checkpoints=checkpoints)
     assert (result.monitor, result.best["epoch"]) == ((metric, 2) if kept else ("recall", 1))
 
@@ -117,14 +139,31 @@ def test_frozen_modules_of_a_phase_train_in_the_next(
 ) -> None:
     model = new_model()
     start = weights(model)
-    frozen = phase(validator=Given("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None})
+    frozen = phase(
+        validator=Given("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None}
+    )
     train_phases(model, [frozen], inputs, checkpoints=checkpoints / "one")
-    moved = {name.partition(".")[0] for name, tensor in weights(model).items() if not torch.equal(tensor, start[name])}
+    moved = {
+        name.partition(".")[0]
+        for name, tensor in weights(model).items()
+        if not torch.equal(tensor, start[name])
+    }
     assert moved == {"image_encoder"}
     model = new_model()
-    frozen = phase(validator=Given("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None})
-    train_phases(model, [frozen, phase(validator=Given("score", [2.0]))], inputs, checkpoints=checkpoints / "two")
-    moved = {name.partition(".")[0] for name, tensor in weights(model).items() if not torch.equal(tensor, start[name])}
+    frozen = phase(
+        validator=Given("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None}
+    )
+    train_phases(
+        model,
+        [frozen, phase(validator=Given("score", [2.0]))],
+        inputs,
+        checkpoints=checkpoints / "two",
+    )
+    moved = {
+        name.partition(".")[0]
+        for name, tensor in weights(model).items()
+        if not torch.equal(tensor, start[name])
+    }
     assert moved == {"image_encoder", "text_encoder", "word_embedding"}
 
 
@@ -140,7 +179,9 @@ def test_killed_training_resumes_in_its_phase(
         loss, model = Interrupted(tick), new_model()
         phases = [phase(loss=loss), phase(loss=loss, batches=CaptionBatches(batch_size=20))]
         options = FitOptions(checkpoint_every_seconds=0.0)
-        result = train_phases(model, phases, inputs, checkpoints=tmp_path / folder, options=options, seed=3)
+        result = train_phases(
+            model, phases, inputs, checkpoints=tmp_path / folder, options=options, seed=3
+        )
         return weights(model), result
 
     expected, history = train("undisturbed", lambda: None)
@@ -155,7 +196,12 @@ def test_mistakes_in_a_later_phase_come_before_any_training(
     inputs: TrainingInputs, new_model: Callable[[], TwoBranchModel], checkpoints: Path
 ) -> None:
     with pytest.raises(ValueError, match="the model has no 'text_encodr'"):
-        train_phases(new_model(), [phase(), phase(frozen_until={"text_encodr": 1})], inputs, checkpoints=checkpoints)
+        train_phases(
+            new_model(),
+            [phase(), phase(frozen_until={"text_encodr": 1})],
+            inputs,
+            checkpoints=checkpoints,
+        )
     with pytest.raises(ValueError, match="no phases to train"):
         train_phases(new_model(), [], inputs, checkpoints=checkpoints)
     assert not checkpoints.exists()

@@ -24,7 +24,12 @@ ARGUMENTS: dict[str, Any] = {
     "weights": {"name": "TrainOnPhrases", "epochs": 1, "min_count": 2},
     "vectorizer": {"name": "Word2Vec", "dim": 8, "epochs": 1},
 }  # fmt: skip
-MODEL = {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"}
+MODEL = {
+    "name": "TwoBranchModel",
+    "dim": 6,
+    "image_encoder": "SMILEEncoder",
+    "text_encoder": "GRUEncoder",
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,11 @@ def files(home: Path) -> dict[Path, int]:
 
 def test_inputs_hold_every_image_and_caption(home: Path) -> None:
     inputs = prepare_inputs(home, **ARGUMENTS)
-    assert inputs.dataset.images["split"].value_counts().to_dict() == {"train": 10, "val": 4, "test": 2}
+    assert inputs.dataset.images["split"].value_counts().to_dict() == {
+        "train": 10,
+        "val": 4,
+        "test": 2,
+    }
     assert inputs.features.image_ids == inputs.dataset.images["image_id"].tolist()
     assert (inputs.features.regions, inputs.features.dim) == (16, 8)
     assert len(inputs.captions("train")) == 50
@@ -64,17 +73,24 @@ def test_interrupted_call_starts_again(home: Path) -> None:
     with pytest.raises(ValueError, match="min_count is 0"):
         prepare_inputs(home, **ARGUMENTS | {"weights": {"name": "TrainOnPhrases", "min_count": 0}})
     assert not any(path.suffix == ".partial" for path in home.iterdir())
-    inputs = prepare_inputs(home, **ARGUMENTS | {"weights": {"name": "TrainOnPhrases", "epochs": 1, "min_count": 3}})
+    inputs = prepare_inputs(
+        home, **ARGUMENTS | {"weights": {"name": "TrainOnPhrases", "epochs": 1, "min_count": 3}}
+    )
     assert len(inputs.features) == 16
 
 
-def test_model_has_the_word_vectors_and_is_saved_with_its_inputs(home: Path, tmp_path: Path) -> None:
+def test_model_has_the_word_vectors_and_is_saved_with_its_inputs(
+    home: Path, tmp_path: Path
+) -> None:
     inputs = prepare_inputs(home, **ARGUMENTS)
     model = new_model(MODEL, inputs, seed=3)
     assert model.word_embedding is not None
     torch.testing.assert_close(model.word_embedding.weight.data, inputs.text.word_vectors)
     other = new_model(MODEL, inputs, seed=3)
-    assert all(a.equal(b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True))
+    assert all(
+        a.equal(b)
+        for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)
+    )
     save_model(tmp_path, model)
     assert load_model(tmp_path).config == model.config
 
@@ -91,7 +107,10 @@ def test_own_class_is_a_part_of_its_package(home: Path, monkeypatch: pytest.Monk
         def forward(self, scores: Scores, matches: Tensor) -> Tensor:
             return self.weight * (scores.cross * ~matches).sum()
 
-    loss = build("bifocal.losses", {"name": "WeightedSumLoss", "losses": [{"name": "SumOfNegatives", "weight": 2.0}]})
+    loss = build(
+        "bifocal.losses",
+        {"name": "WeightedSumLoss", "losses": [{"name": "SumOfNegatives", "weight": 2.0}]},
+    )
     assert loss(Scores(torch.ones(2, 2)), torch.eye(2, dtype=torch.bool)) == 4.0
     inputs = prepare_inputs(home, **ARGUMENTS)
     phase = TrainingPhase(CaptionBatches(batch_size=25), loss, epochs=1, learning_rate=0.01)

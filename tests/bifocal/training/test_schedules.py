@@ -25,7 +25,11 @@ PACKAGE = "bifocal.training.schedules"
             {0: 1e-3, 1: 5e-4, 6.9: 1e-3 / 64, 7: 1e-3 / 128, 30: 1e-3 / 128},
         ),
         # SMILE, thesis 3.3.1: halved after epochs 6, 15, 25, 40 and 60.
-        (0.001, MultiStep([6, 15, 25, 40, 60], 0.5), {5.99: 1e-3, 6: 5e-4, 59: 1e-3 / 16, 60: 1e-3 / 32}),
+        (
+            0.001,
+            MultiStep([6, 15, 25, 40, 60], 0.5),
+            {5.99: 1e-3, 6: 5e-4, 59: 1e-3 / 16, 60: 1e-3 / 32},
+        ),
         # Structure-preserving, section 3.2: from 0.1, by 0.1 after every 10 epochs.
         (0.1, MultiStep([10, 20], 0.1), {9: 0.1, 10: 0.01, 20: 0.001}),
         # Semantic retrieval, section 4.1: a tenth after 8,000 updates, of epochs of 3,000.
@@ -53,7 +57,9 @@ def test_cosine_rises_linearly_and_falls() -> None:
 
 
 def test_cosine_without_warmup_is_the_equation() -> None:
-    assert [Cosine()(epoch, 4) for epoch in range(5)] == pytest.approx([1, 0.8535534, 0.5, 0.1464466, 0])
+    assert [Cosine()(epoch, 4) for epoch in range(5)] == pytest.approx(
+        [1, 0.8535534, 0.5, 0.1464466, 0]
+    )
 
 
 @pytest.mark.parametrize("name", sorted(registered(PACKAGE)))
@@ -66,7 +72,10 @@ def test_every_schedule_gives_a_factor_from_0_to_1(name: str, epochs: int, fract
     ("ref", "message"),
     [
         ({"name": "MultiStep", "gamma": 0.0}, "gamma is 0.0: expected a number in"),
-        ({"name": "MultiStep", "milestones": [-1]}, r"milestones are \[-1\]: expected epochs of 0 or more"),
+        (
+            {"name": "MultiStep", "milestones": [-1]},
+            r"milestones are \[-1\]: expected epochs of 0 or more",
+        ),
         ({"name": "Step", "gamma": 2.0}, "gamma is 2.0"),
         ({"name": "Step", "step_size": 0}, "step_size is 0: expected more than 0"),
         ({"name": "Cosine", "warmup": 1.0}, r"warmup is 1.0: expected a number in \[0, 1\)"),

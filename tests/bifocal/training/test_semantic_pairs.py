@@ -60,12 +60,20 @@ def test_relevant_images_are_the_nearest_texts(semantic: SemanticPairs) -> None:
     text = semantic.texts(torch.arange(40)).values.double().numpy()
     nearest = relevant_images(semantic, 3)
     for image in range(40):
-        scores = [float(text[image] @ text[other]) if other != image else -1.0 for other in range(40)]
-        assert [scores[row] for row in nearest[image].tolist()] == pytest.approx(sorted(scores, reverse=True)[:3])
+        scores = [
+            float(text[image] @ text[other]) if other != image else -1.0 for other in range(40)
+        ]
+        assert [scores[row] for row in nearest[image].tolist()] == pytest.approx(
+            sorted(scores, reverse=True)[:3]
+        )
 
 
-@pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (1.0, 0.5, 2.0)], ids=["V", "WSABIE", "V+T"])
-def test_mine_triplets_returns_the_triplets_of_the_largest_loss(weights: tuple[float, float, float]) -> None:
+@pytest.mark.parametrize(
+    "weights", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (1.0, 0.5, 2.0)], ids=["V", "WSABIE", "V+T"]
+)
+def test_mine_triplets_returns_the_triplets_of_the_largest_loss(
+    weights: tuple[float, float, float],
+) -> None:
     torch.manual_seed(0)
     images, texts = normalize(torch.randn(2, 12, 4, dtype=torch.float64), dim=2)
     relevance = torch.rand(3, 12) < 0.3

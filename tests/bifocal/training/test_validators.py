@@ -21,7 +21,14 @@ from bifocal.training import validators
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.semantic_pairs import SemanticPairs
-from bifocal.training.validators import Pointing, Recall, Semantic, model_ranks, phrase_recall, recall_metrics
+from bifocal.training.validators import (
+    Pointing,
+    Recall,
+    Semantic,
+    model_ranks,
+    phrase_recall,
+    recall_metrics,
+)
 from tests.bifocal.evaluation.small import INPUTS, read_subject, write_inputs
 
 
@@ -34,11 +41,15 @@ def test_recall_validator_returns_the_recalls_and_their_sum(
     for direction, rank in zip(("caption_retrieval", "image_retrieval"), ranks, strict=True):
         for k in (1, 5, 10):
             assert metrics[f"{direction}.R@{k}"] == pytest.approx(100 * rank.recall(k))
-    assert metrics[Recall.monitor] == pytest.approx(sum(value for name, value in metrics.items() if "R@" in name))
+    assert metrics[Recall.monitor] == pytest.approx(
+        sum(value for name, value in metrics.items() if "R@" in name)
+    )
     assert not model.training
 
 
-def test_recall_validator_rejects_a_model_that_neither_embeds_nor_ranks(pairs: ImageCaptionPairs) -> None:
+def test_recall_validator_rejects_a_model_that_neither_embeds_nor_ranks(
+    pairs: ImageCaptionPairs,
+) -> None:
     with pytest.raises(TypeError, match="Identity cannot be validated"):
         model_ranks(nn.Identity(), pairs)
 
@@ -60,7 +71,12 @@ def test_recall_ranks_the_first_images_of_the_split(
 def test_phrase_validator_counts_correct_best_proposals(phrase_boxes: PhraseBoxPairs) -> None:
     torch.manual_seed(0)
     text_dim = phrase_boxes.vectorizer.vectorize(["a"]).values.shape[1]
-    ref = {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": 8,
+        "image_encoder": "LinearEncoder",
+        "text_encoder": "BagOfWordsEncoder",
+    }
     model = build_model(ref, feature_dim=12, text_dim=text_dim, text_format="sparse").eval()
     hits = []
     with torch.no_grad():
@@ -73,7 +89,9 @@ def test_phrase_validator_counts_correct_best_proposals(phrase_boxes: PhraseBoxP
                 hits.append(bool(phrase_boxes.overlaps(torch.tensor([row]), best)))
     assert any(hits)
     assert len(hits) == 24 * 2 + 1
-    assert phrase_recall(phrase_boxes, model) == {"phrase_R@1": pytest.approx(100 * sum(hits) / len(hits))}
+    assert phrase_recall(phrase_boxes, model) == {
+        "phrase_R@1": pytest.approx(100 * sum(hits) / len(hits))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +116,9 @@ def test_pointing_is_the_accuracy_of_the_pointing_game(subject: Subject) -> None
         assert not subject.model.training
 
 
-def test_pointing_draws_the_same_phrases_each_time(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pointing_draws_the_same_phrases_each_time(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = len(subject.split.phrases)
     drawn: list[list[int]] = []
 
@@ -108,7 +128,9 @@ def test_pointing_draws_the_same_phrases_each_time(subject: Subject, monkeypatch
 
     monkeypatch.setattr(validators, "point_at_phrases", record)
     for _ in range(2):
-        Pointing(phrases=count - 1, localizer=SMILERegions()).prepare(inputs_of(subject))(subject.model)
+        Pointing(phrases=count - 1, localizer=SMILERegions()).prepare(inputs_of(subject))(
+            subject.model
+        )
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) == count - 1
     with pytest.raises(ValueError, match="phrases is 0: expected 1 or more"):
@@ -127,24 +149,41 @@ def test_pointing_rejects_data_and_models_that_cannot_point(subject: Subject) ->
 
 def new_model(semantic: SemanticPairs) -> nn.Module:
     torch.manual_seed(0)
-    ref = {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
+    ref = {
+        "name": "TwoBranchModel",
+        "dim": 8,
+        "image_encoder": "LinearEncoder",
+        "text_encoder": "BagOfWordsEncoder",
+    }
     pairs = semantic.pairs
-    return build_model(ref, feature_dim=pairs.features.dim, text_dim=pairs.text.dim, text_format="sparse")
+    return build_model(
+        ref, feature_dim=pairs.features.dim, text_dim=pairs.text.dim, text_format="sparse"
+    )
 
 
 def test_semantic_validator_measures_ndcg_on_a_subset(semantic: SemanticPairs) -> None:
     """scikit-learn's NDCG of each of 12 drawn images among the other 11."""
     model = new_model(semantic)
     rows = choose_queries(40, seed=0, count=12)
-    images, texts = semantic.embed_images(model, rows).numpy(), semantic.vectors[rows.numpy()].toarray()
+    images, texts = (
+        semantic.embed_images(model, rows).numpy(),
+        semantic.vectors[rows.numpy()].toarray(),
+    )
     scores, relevance = images @ images.T, texts @ texts.T
     others = [[other for other in range(12) if other != query] for query in range(12)]
-    ndcg = [ndcg_score(*(s[query, others[query]][None] for s in (relevance, scores)), k=8) for query in range(12)]
-    assert Semantic(images=12).of_pairs(semantic)(model) == {"ndcg": pytest.approx(100 * sum(ndcg) / 12)}
+    ndcg = [
+        ndcg_score(*(s[query, others[query]][None] for s in (relevance, scores)), k=8)
+        for query in range(12)
+    ]
+    assert Semantic(images=12).of_pairs(semantic)(model) == {
+        "ndcg": pytest.approx(100 * sum(ndcg) / 12)
+    }
     assert Semantic().of_pairs(semantic)(model) != Semantic(images=12).of_pairs(semantic)(model)
 
 
-def test_semantic_validator_gives_images_that_embed_their_texts_full_marks(semantic: SemanticPairs) -> None:
+def test_semantic_validator_gives_images_that_embed_their_texts_full_marks(
+    semantic: SemanticPairs,
+) -> None:
     texts = semantic.texts(torch.arange(len(semantic))).values
 
     class Ideal(nn.Module):

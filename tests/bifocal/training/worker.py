@@ -40,7 +40,9 @@ class Stopping(SigmoidLoss):
 
 def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **changes: Any) -> Any:
     """Return the history or the exit code, and the weights."""
-    images, captions = (pd.read_parquet(folder / f"{name}.parquet") for name in ("images", "captions"))
+    images, captions = (
+        pd.read_parquet(folder / f"{name}.parquet") for name in ("images", "captions")
+    )
     tables = Dataset(images, captions, pd.DataFrame(), folder)
     pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
     torch.manual_seed(5 + World.current().rank)  # rank 0 broadcasts its weights
@@ -59,7 +61,11 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
         )
     except SystemExit as end:
         result = end.code
-    return result, {name: tensor.tolist() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    return result, {
+        name: tensor.tolist()
+        for name, tensor in model.state_dict().items()
+        if tensor.is_floating_point()
+    }
 
 
 def main(folder: Path) -> None:

@@ -29,10 +29,19 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for path in paths.values():
         path.mkdir()
     corpus = Scenes(train=2, val=48, test=2, size=64).read(paths["dataset"] / "images")
-    write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        paths["dataset"],
+        "Scenes",
+        corpus,
+        copy_images=True,
+        max_pixels=10_000,
+        max_rejected_fraction=0.0,
+    )
     dataset, embedder = read_dataset(paths["dataset"]), Embedder(ONNX)
     captions = dataset.captions.groupby("image_id")["text"].agg(list)
-    description = Description(ModelIdentity("demo", "2", model_hash(ONNX)), ".", 192, None, {"size": 128})
+    description = Description(
+        ModelIdentity("demo", "2", model_hash(ONNX)), ".", 192, None, {"size": 128}
+    )
     writer = CollectionWriter(paths["collection"], description)
     for image_id, texts in captions.items():
         mean = embedder.embed_sentences(texts[:3]).mean(axis=0)
@@ -42,7 +51,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {**paths, "onnx": ONNX}
 
 
-def test_stage_writes_a_measured_and_calibrated_index(inputs: dict[str, Path], tmp_path: Path) -> None:
+def test_stage_writes_a_measured_and_calibrated_index(
+    inputs: dict[str, Path], tmp_path: Path
+) -> None:
     metrics = run(PARAMS, **inputs, index=tmp_path)
     index = SearchIndex.open(tmp_path, model=model_hash(ONNX))
     assert metrics["items"] == len(index) == 52
@@ -61,12 +72,16 @@ def test_stage_writes_a_measured_and_calibrated_index(inputs: dict[str, Path], t
     assert index.calibration is not None
     assert index.calibration.error == metrics["calibration_error"]
     caption = read_dataset(inputs["dataset"]).captions.iloc[20]
-    hits = Search(index).batch(Embedder(ONNX).embed_sentences([caption["text"]]), 5, sentences=True)[0]
+    hits = Search(index).batch(
+        Embedder(ONNX).embed_sentences([caption["text"]]), 5, sentences=True
+    )[0]
     assert caption["image_id"] in [hit.id for hit in hits]
     assert all(hit.probability is not None and 0 < hit.probability < 1 for hit in hits)
 
 
-def test_a_given_factory_is_used_and_another_model_is_refused(inputs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_given_factory_is_used_and_another_model_is_refused(
+    inputs: dict[str, Path], tmp_path: Path
+) -> None:
     metrics = run(PARAMS.model_copy(update={"factory": "IVF2,SQ8"}), **inputs, index=tmp_path)
     opened = SearchIndex.open(tmp_path)
     assert opened.description.factory == "IVF2,SQ8"
@@ -74,6 +89,8 @@ def test_a_given_factory_is_used_and_another_model_is_refused(inputs: dict[str, 
     file = inputs["collection"] / "collection.json"
     content = Description.read(file)
     replace(content, model=ModelIdentity("other", None, "ab" * 32)).write(file)
-    with pytest.raises(ValueError, match="holds vectors of model 'other' with hash abababababab, but the queries"):
+    with pytest.raises(
+        ValueError, match="holds vectors of model 'other' with hash abababababab, but the queries"
+    ):
         run(PARAMS, **inputs, index=tmp_path)
     content.write(file)

@@ -15,7 +15,13 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with a complete ``dataset`` of 50 test images."""
     folder = tmp_path_factory.mktemp("artifacts")
     write_colors(open_partial(folder / "dataset", {}), 50)
-    manifest = {"component": "prepare_dataset", "code": "c0de", "inputs": {}, "parameters": {}, "metrics": {}}
+    manifest = {
+        "component": "prepare_dataset",
+        "code": "c0de",
+        "inputs": {},
+        "parameters": {},
+        "metrics": {},
+    }
     commit(folder / "dataset.partial", folder / "dataset", manifest)
     return folder
 

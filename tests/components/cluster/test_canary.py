@@ -29,17 +29,23 @@ def registration(store: str, dataset: Dataset, tmp_path: Path) -> Path:
     """The registration of version 2, whose champion is version 1; both have releases."""
     for name in ("a", "b"):
         number = register(tmp_path / name, dataset, 0.1)
-        mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), RELEASE_TAG, f"digest {number}")
+        mlflow.MlflowClient().set_model_version_tag(
+            POLICY.model, str(number), RELEASE_TAG, f"digest {number}"
+        )
     with alias_lock(POLICY.model, 0):
         version = get_version_number(POLICY.model, 1)
-        make_champion(version, champion="champion", previous="previous", answer="yes", file="promotion/a.json")
+        make_champion(
+            version, champion="champion", previous="previous", answer="yes", file="promotion/a.json"
+        )
     (tmp_path / "registration.json").write_text(json.dumps({"model": POLICY.model, "version": 2}))
     return tmp_path
 
 
 def decide(registration: Path, *reports: Report) -> dict[str, Any]:
     """Run the step on replicas with these reports; return its outputs and its record."""
-    with serve_reports([{"state": "running", "report": report.to_json()} for report in reports]) as services:
+    with serve_reports(
+        [{"state": "running", "report": report.to_json()} for report in reports]
+    ) as services:
         params = CanaryParams(
             seed=1, rule=RULE, services=services, folder="s3://bucket/canary", hours=0.5, champion="champion",
             lock_timeout=0,
@@ -63,7 +69,10 @@ def test_the_step_waits_keeps_counts_over_restarts_and_decides(
         assert decide(registration, report_of(GOOD, GOOD, 1500))["verdict"] == "wait"
         assert looks == [600.0, 600.0, 600.0]
         (notice,) = notices
-        assert "version 2 of bifocal: no decision after 0.5 hours: 1500 searches of one release" in notice
+        assert (
+            "version 2 of bifocal: no decision after 0.5 hours: 1500 searches of one release"
+            in notice
+        )
         # The step and all replicas were restarted: the previous counts are on S3.
         record = decide(registration, report_of(GOOD, GOOD, 300), report_of(GOOD, GOOD, 300))
         assert record["verdict"] == "promote"
@@ -77,8 +86,14 @@ def test_the_step_waits_keeps_counts_over_restarts_and_decides(
 
 
 @pytest.mark.usefixtures("s3")
-def test_counts_of_another_candidate_decide_nothing(registration: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (registration / "registration.json").write_text(json.dumps({"model": POLICY.model, "version": 3}))
-    monkeypatch.setattr(module, "sleep", lambda seconds: monkeypatch.setattr(module, "monotonic", lambda: 1e9))
+def test_counts_of_another_candidate_decide_nothing(
+    registration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (registration / "registration.json").write_text(
+        json.dumps({"model": POLICY.model, "version": 3})
+    )
+    monkeypatch.setattr(
+        module, "sleep", lambda seconds: monkeypatch.setattr(module, "monotonic", lambda: 1e9)
+    )
     record = decide(registration, report_of(GOOD, GOOD, 3000))
     assert record == {"verdict": "wait", "reasons": ["the service compares bifocal version 2"]}

@@ -58,5 +58,7 @@ def test_concurrent_promotions_leave_the_best_version_as_champion(
     assert number_of(POLICY.champion) == numbers[1]
     for number in numbers:
         assert decisions(number)[0]["promotion"] in ("yes", "no")
-    previous = decisions(numbers[1])[0]["promotion.champion"]  # "none" if the best version was promoted first
+    previous = decisions(numbers[1])[0][
+        "promotion.champion"
+    ]  # "none" if the best version was promoted first
     assert number_of(POLICY.previous) == (None if previous == "none" else int(previous))

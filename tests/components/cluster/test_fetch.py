@@ -29,7 +29,9 @@ def test_files_of_a_private_repository_are_fetched_with_the_login_of_the_environ
     versions = last_commits(repository, "main", ["data.txt"])
     assert versions == {"data.txt": commit}
     params = FetchParams(seed=1, paths=["data.txt"])
-    fetch(params, repository=repository, versions=json.dumps(versions), user_files=tmp_path / "files")
+    fetch(
+        params, repository=repository, versions=json.dumps(versions), user_files=tmp_path / "files"
+    )
     assert (tmp_path / "files" / "data.txt").read_text() == "a caption\n"
 
 

@@ -13,12 +13,17 @@ from runtime.artifacts import artifact_hash
 from tests.components.cluster.versions import POLICY, decide, register
 from tests.runtime.mlflow.kills import lose_run
 
-PARAMS = FindChangesParams(seed=1, model=POLICY.model, alias=POLICY.candidate, promote=True, least=0.5)
+PARAMS = FindChangesParams(
+    seed=1, model=POLICY.model, alias=POLICY.candidate, promote=True, least=0.5
+)
 
 
 def trained_on(dataset: Dataset, new: int) -> Dataset:
     """Return a dataset with other content of the first ``new`` of its four training images."""
-    hashes = [f"{row:064d}" if row < new else digest for row, digest in enumerate(dataset.images["sha256"])]
+    hashes = [
+        f"{row:064d}" if row < new else digest
+        for row, digest in enumerate(dataset.images["sha256"])
+    ]
     return replace(dataset, images=dataset.images.assign(sha256=hashes))
 
 
@@ -26,9 +31,17 @@ def test_the_first_version_is_trained(store: str, artifacts: Path) -> None:
     assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": "true", "change": 1.0}
 
 
-@pytest.mark.parametrize(("new", "change", "changed"), [(0, 0.0, "false"), (1, 0.5, "true"), (4, 2.0, "true")])
+@pytest.mark.parametrize(
+    ("new", "change", "changed"), [(0, 0.0, "false"), (1, 0.5, "true"), (4, 2.0, "true")]
+)
 def test_new_and_removed_images_count_relative_to_those_of_the_last_training(
-    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, new: int, change: float, changed: str
+    store: str,
+    artifacts: Path,
+    dataset: Dataset,
+    tmp_path: Path,
+    new: int,
+    change: float,
+    changed: str,
 ) -> None:
     number = register(tmp_path, trained_on(dataset, new), 0.1)
     mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "promotion", "no")
@@ -47,7 +60,9 @@ def test_a_killed_run_goes_on_and_a_decided_one_does_not(
     kept = PARAMS.model_copy(update={"promote": False})
     assert run(kept, dataset=artifacts / "dataset")["changed"] == "false"
     # Ten new images, less than the threshold, must not strand the accepted version.
-    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "hash.dataset", "another")
+    mlflow.MlflowClient().set_model_version_tag(
+        POLICY.model, str(number), "hash.dataset", "another"
+    )
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
     decide(artifacts)
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "false"
@@ -57,7 +72,9 @@ def test_after_the_run_of_the_last_training_was_deleted_the_dataset_is_compared_
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
     number, client = register(tmp_path, dataset, 0.1), mlflow.MlflowClient()
-    client.set_model_version_tag(POLICY.model, str(number), "hash.dataset", artifact_hash(artifacts / "dataset"))
+    client.set_model_version_tag(
+        POLICY.model, str(number), "hash.dataset", artifact_hash(artifacts / "dataset")
+    )
     client.set_model_version_tag(POLICY.model, str(number), "promotion", "no")
     lose_run(client.get_model_version(POLICY.model, str(number)).run_id)
     assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": "false", "change": 0.0}

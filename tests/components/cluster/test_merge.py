@@ -29,8 +29,12 @@ DEFAULTS = load(ROOT / "params.yaml")
 
 
 @given(count=st.integers(1, 40), items=st.integers(0, 100))
-def test_shards_partition_the_items_in_order_and_differ_in_size_by_at_most_one(count: int, items: int) -> None:
-    parts = [shards.items_of_shard(range(items), f"{number}/{count}") for number in range(1, count + 1)]
+def test_shards_partition_the_items_in_order_and_differ_in_size_by_at_most_one(
+    count: int, items: int
+) -> None:
+    parts = [
+        shards.items_of_shard(range(items), f"{number}/{count}") for number in range(1, count + 1)
+    ]
     assert [item for part in parts for item in part] == list(range(items))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -55,22 +59,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifacts")
     partial = artifacts.open_partial(folder / "dataset", {})
     corpus = Scenes(train=9, val=4, test=4, size=64).read(partial / "images")
-    write_dataset(partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+    )
     artifacts.commit(partial, folder / "dataset", {})
     (folder / "arrays").mkdir()
     random = np.random.default_rng(0)
     for entry in corpus.images:
-        np.save(folder / "arrays" / f"{entry.image_id}.npy", random.standard_normal((3, 5), np.float32))
+        np.save(
+            folder / "arrays" / f"{entry.image_id}.npy", random.standard_normal((3, 5), np.float32)
+        )
     extract(folder, folder / "whole")
     return folder
 
 
 def section(folder: Path, **changes: Any) -> dict[str, Any]:
     extractor = {"name": "ImageArrays", "path": str(folder / "arrays"), "regions": 3}
-    return {"extractor": extractor, "weights": None, "batch_size": None, "images_per_file": 4, **changes}
+    return {
+        "extractor": extractor,
+        "weights": None,
+        "batch_size": None,
+        "images_per_file": 4,
+        **changes,
+    }
 
 
-def extract(folder: Path, target: Path, shard: str | None = None, **changes: Any) -> dict[str, float]:
+def extract(
+    folder: Path, target: Path, shard: str | None = None, **changes: Any
+) -> dict[str, float]:
     values = {"seed": 1, "extract_features": section(folder, **changes)}
     params = validate(values, [EXTRACT])["extract_features"]
     options = {} if shard is None else {"shard": shard}
@@ -86,7 +102,9 @@ def merge_shards(target: Path, *parts: Path) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
-def test_merged_shards_equal_the_unsharded_store_and_share_its_files(folder: Path, tmp_path: Path, count: int) -> None:
+def test_merged_shards_equal_the_unsharded_store_and_share_its_files(
+    folder: Path, tmp_path: Path, count: int
+) -> None:
     parts = [tmp_path / f"part{number}" for number in range(1, count + 1)]
     for number, part in enumerate(parts, start=1):
         extract(folder, part, f"{number}/{count}")
@@ -109,7 +127,9 @@ def test_missing_duplicate_and_incompatible_shards_are_errors(folder: Path, tmp_
     extract(folder, two, "2/2")
     extract(folder, other, "2/2", images_per_file=5)
     for parts in ((one,), (one, one), (one, two, two)):
-        with pytest.raises(ValueError, match=r"expected each of the shards 1/2, 2/2 once, got 1/2 in"):
+        with pytest.raises(
+            ValueError, match=r"expected each of the shards 1/2, 2/2 once, got 1/2 in"
+        ):
             merge_shards(tmp_path / "merged", *parts)
     with pytest.raises(ValueError, match=r"other and .*one differ in their parameters"):
         merge_shards(tmp_path / "merged", one, other)
@@ -134,13 +154,17 @@ def test_killed_shard_resumes_after_its_last_complete_file(
     with pytest.raises(KeyboardInterrupt):
         extract(folder, tmp_path / "killed", "2/2")
     extract(folder, tmp_path / "killed", "2/2")
-    assert len(calls) - 8 == 1 + 9 - 4  # one read for D, then the images that are not in the complete file of 4
+    assert (
+        len(calls) - 8 == 1 + 9 - 4
+    )  # one read for D, then the images that are not in the complete file of 4
     for path in (tmp_path / "uninterrupted").glob("*.arrow"):
         assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes()
 
 
 def test_training_in_a_shard_is_an_error(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"every shard would learn a backbone of its own.*weights\.safetensors"):
+    with pytest.raises(
+        ValueError, match=r"every shard would learn a backbone of its own.*weights\.safetensors"
+    ):
         extract(folder, tmp_path / "part", "1/2", **DEFAULTS["extract_features"])
 
 

@@ -33,7 +33,9 @@ class Server(BaseHTTPRequestHandler):
         workflow = self.workflows.pop(0) if len(self.workflows) > 1 else self.workflows[0]
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps({"pipeline_runtime": {"workflow_manifest": json.dumps(workflow)}}).encode())
+        self.wfile.write(
+            json.dumps({"pipeline_runtime": {"workflow_manifest": json.dumps(workflow)}}).encode()
+        )
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing."""
@@ -49,7 +51,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("KFP_RUN_ID", "run-1")
     monkeypatch.setenv("BIFOCAL_KFP_UI", "https://kubeflow.example")
     monkeypatch.setattr(notify, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(notify, "end_pipeline_run", lambda run_id, succeeded: ENDED.append(succeeded))
+    monkeypatch.setattr(
+        notify, "end_pipeline_run", lambda run_id, succeeded: ENDED.append(succeeded)
+    )
     MESSAGES.clear()
     ENDED.clear()
     yield
@@ -57,7 +61,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     server.server_close()
 
 
-def node(name: str, kind: str, phase: str, message: str = "", finished: str = "2026-01-01T00:00:00Z") -> dict[str, str]:
+def node(
+    name: str, kind: str, phase: str, message: str = "", finished: str = "2026-01-01T00:00:00Z"
+) -> dict[str, str]:
     display = name.rpartition(".")[2]
     return {
         "name": name,
@@ -73,7 +79,9 @@ def workflow(*nodes: dict[str, str], phase: str) -> dict[str, Any]:
     """Return a workflow as Argo keeps it, with the nodes of tasks in the graph of the exit handler."""
     inner = [{**entry, "name": f"{RUN}.{GRAPH}.{entry['name']}"} for entry in nodes]
     graph = node(f"{RUN}.{GRAPH}", "DAG", phase, "child 'x' failed")
-    return {"status": {"nodes": {str(number): entry for number, entry in enumerate([graph, *inner])}}}
+    return {
+        "status": {"nodes": {str(number): entry for number, entry in enumerate([graph, *inner])}}
+    }
 
 
 OOM = "main: OOMKilled (exit code 137): memory: peak 3.98 GiB, limit 4.00 GiB"
@@ -88,13 +96,24 @@ LOST = (
     node("train-embedding", "DAG", "Failed"),
     node("train-embedding.executor", "Retry", "Failed", "No more retries left"),
     node("train-embedding.executor(1)", "Pod", "Failed", OOM, "2026-01-01T02:00:00Z"),
-    node("train-embedding.executor(0)", "Pod", "Failed", "main: Error (exit code 1): no GPU", "2026-01-01T01:00:00Z"),
+    node(
+        "train-embedding.executor(0)",
+        "Pod",
+        "Failed",
+        "main: Error (exit code 1): no GPU",
+        "2026-01-01T01:00:00Z",
+    ),
 )
 
 
 def send(state: str) -> dict[str, float]:
     # The message of the backend: no error, whatever happened (resolve.go:471-477).
-    status = {"state": state, "error": {}, "pipelineJobResourceName": "bifocal-x", "pipelineTaskName": GRAPH}
+    status = {
+        "state": state,
+        "error": {},
+        "pipelineJobResourceName": "bifocal-x",
+        "pipelineTaskName": GRAPH,
+    }
     return notify.run(Params(seed=1), status=status)
 
 
@@ -122,15 +141,22 @@ def test_a_run_that_succeeded_after_a_retry_or_from_the_cache_sends_no_notice(st
 
 
 def test_a_failed_driver_is_named() -> None:
-    found = parse_workflow(workflow(node("fetch-driver", "Pod", "Error", "pod deleted"), phase="Error"), GRAPH)
+    found = parse_workflow(
+        workflow(node("fetch-driver", "Pod", "Error", "pod deleted"), phase="Error"), GRAPH
+    )
     assert found == PipelineState("Error", {"fetch-driver": "pod deleted"})
 
 
 @pytest.mark.parametrize(
     ("endpoint", "reason"),
-    [("", "KFP_ENDPOINT is not set"), ("http://me:S3cret@127.0.0.1:9", r"http://***@127.0.0.1:9 does not answer")],
+    [
+        ("", "KFP_ENDPOINT is not set"),
+        ("http://me:S3cret@127.0.0.1:9", r"http://***@127.0.0.1:9 does not answer"),
+    ],
 )
-def test_without_the_api_server_the_notice_says_so(monkeypatch: pytest.MonkeyPatch, endpoint: str, reason: str) -> None:
+def test_without_the_api_server_the_notice_says_so(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, reason: str
+) -> None:
     monkeypatch.setenv("KFP_ENDPOINT", endpoint)
     assert send("RUNNING") == {"notices": 1}
     assert MESSAGES[0].startswith("bifocal-x ended as RUNNING; the reason is unknown: ")

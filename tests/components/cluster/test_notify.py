@@ -39,20 +39,29 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("state", "notices", "status"),
-    [("COMPLETE", 0, "FINISHED"), ("CACHED", 0, "FINISHED"), ("FAILED", 1, "FAILED"), ("RUNNING", 1, "FAILED")],
+    [
+        ("COMPLETE", 0, "FINISHED"),
+        ("CACHED", 0, "FINISHED"),
+        ("FAILED", 1, "FAILED"),
+        ("RUNNING", 1, "FAILED"),
+    ],
 )
 def test_mlflow_run_gets_the_state_of_the_whole(
     mlflow_store: str, monkeypatch: pytest.MonkeyPatch, state: str, notices: int, status: str
 ) -> None:
     monkeypatch.setenv("KFP_RUN_ID", "run-1")
     parent = create_pipeline_run("run-1").run_id
-    result = run(Params(seed=1), status={"state": state, "pipelineJobResourceName": "bifocal-x", "error": {}})
+    result = run(
+        Params(seed=1), status={"state": state, "pipelineJobResourceName": "bifocal-x", "error": {}}
+    )
     assert result == {"notices": notices}
     assert len(MESSAGES) == notices
     assert mlflow.MlflowClient(mlflow_store).get_run(parent).info.status == status
 
 
-def test_run_succeeds_while_mlflow_is_down(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_succeeds_while_mlflow_is_down(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("KFP_RUN_ID", "run-1")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

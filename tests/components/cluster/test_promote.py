@@ -12,7 +12,15 @@ from bifocal.promotion.exported_model import ExportedModel
 from components.cluster.promote import run
 from components.cluster.steps import PromoteParams
 from runtime.artifacts import hash_files, write_json
-from runtime.mlflow import RELEASE_TAG, VETO, alias_lock, get_version, reuse_version, roll_back, version_tags
+from runtime.mlflow import (
+    RELEASE_TAG,
+    VETO,
+    alias_lock,
+    get_version,
+    reuse_version,
+    roll_back,
+    version_tags,
+)
 from runtime.mlflow.registry import DELETED_TAG
 from runtime.mlflow.retention import previous_files
 from tests.bifocal.promotion.tiny_models import decide as assess_tiny
@@ -41,10 +49,20 @@ def test_promotion_moves_the_aliases_and_logs_every_decision(
     assert float(tags["promotion.gain"]) < 0
     assert record["champion"]["version"] == second
     known = {"git_commit": "c0ffee", "hash.onnx": tags["hash.onnx"]}
-    assert record["candidate"] == {"version": third, "run_id": record["candidate"]["run_id"], **known}
+    assert record["candidate"] == {
+        "version": third,
+        "run_id": record["candidate"]["run_id"],
+        **known,
+    }
     assert record["test_set"]["images"] == 50
     assert record["policy"] == json.loads(POLICY.model_dump_json())
-    assert {check["name"] for check in record["checks"]} >= {"veto", "commit", "gain", "drop.pointing", "parity"}
+    assert {check["name"] for check in record["checks"]} >= {
+        "veto",
+        "commit",
+        "gain",
+        "drop.pointing",
+        "parity",
+    }
     assert decisions(second)[0]["promotion"] == "yes"
 
 
@@ -61,7 +79,9 @@ def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refuse
 
 
 def _promote_and_refuse(artifacts: Path, dataset: Dataset, tmp_path: Path) -> None:
-    params = PromoteParams(seed=1, policy=POLICY.model_copy(update={"model": "another name"}), decide_only=False)
+    params = PromoteParams(
+        seed=1, policy=POLICY.model_copy(update={"model": "another name"}), decide_only=False
+    )
     for name, noise, promoted in (("a", 0.1, 1.0), ("b", 0.6, 0.0)):
         version = register(tmp_path / name, dataset, noise)
         (tmp_path / name / "out").mkdir()
@@ -76,7 +96,9 @@ def _promote_and_refuse(artifacts: Path, dataset: Dataset, tmp_path: Path) -> No
         )
         assert metrics["promoted"] == promoted
         assert metrics["accepted"] == ("true" if promoted else "false")
-        assert json.loads((tmp_path / name / "out/decision.json").read_text())["promoted"] == bool(promoted)
+        assert json.loads((tmp_path / name / "out/decision.json").read_text())["promoted"] == bool(
+            promoted
+        )
     assert metrics["gain"] < 0
 
 
@@ -88,7 +110,9 @@ def test_models_of_uncommitted_code_are_refused_unless_allowed(
     for tag in ("git_commit", "hash.onnx"):  # anybody may edit a tag
         mlflow.MlflowClient().set_model_version_tag(POLICY.model, "1", tag, "c0ffee")
     (reason,) = decide(artifacts, policy_file="projects/toys/promotion.yaml").reasons
-    assert reason.startswith(f"no commit holds the code of the model ({commit}): commit, train again")
+    assert reason.startswith(
+        f"no commit holds the code of the model ({commit}): commit, train again"
+    )
     assert "(it passes with 'allow_dirty: true' in projects/toys/promotion.yaml: " in reason
     assert decide(artifacts, POLICY.model_copy(update={"allow_dirty": True})).promoted
 
@@ -117,29 +141,43 @@ def test_heads_above_a_contrastive_model_need_its_ranks(dataset: Dataset, tmp_pa
     assert assess_tiny(dataset, model).reasons == []
     (tmp_path / "onnx/contrastive.json").write_text("{}")
     (reason,) = assess_tiny(dataset, model).reasons
-    assert reason.startswith("the ranks of the zero-shot model are missing; evaluate with Baselines in")
+    assert reason.startswith(
+        "the ranks of the zero-shot model are missing; evaluate with Baselines in"
+    )
 
 
-def test_comparisons_use_up_the_test_set(store: str, artifacts: Path, dataset: Dataset, tmp_path: Path) -> None:
+def test_comparisons_use_up_the_test_set(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
     register(tmp_path / "a", dataset, 0.2)
     decide(artifacts)
     levels = []
     for week in range(5):
         register(tmp_path / f"week {week}", dataset, 0.3 + week / 100)
         levels.append(decide(artifacts).record["level"])
-        assert decide(artifacts).record["level"] == levels[-1], "a repeated comparison spends nothing"
+        assert decide(artifacts).record["level"] == levels[-1], (
+            "a repeated comparison spends nothing"
+        )
         for tag in filter(lambda tag: tag.startswith("promotion"), decisions(week + 2)[0]):
             mlflow.MlflowClient().delete_model_version_tag(POLICY.model, str(week + 2), tag)
     assert levels == [0.0125, 0.0125, 0.0125, 0.0125, 0.0]
-    assert any(reason.startswith("the test set is used up: 4 comparisons") for reason in decide(artifacts).reasons)
+    assert any(
+        reason.startswith("the test set is used up: 4 comparisons")
+        for reason in decide(artifacts).reasons
+    )
 
 
 def test_a_version_without_its_model_is_an_error_also_by_force(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
     number = register(tmp_path / "a", dataset, 0.1)
-    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), DELETED_TAG, "2026-01-04T00:00:00+00:00")
-    with pytest.raises(FileNotFoundError, match=r"the model of version 1 of bifocal was deleted by .* on 2026-01-04"):
+    mlflow.MlflowClient().set_model_version_tag(
+        POLICY.model, str(number), DELETED_TAG, "2026-01-04T00:00:00+00:00"
+    )
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"the model of version 1 of bifocal was deleted by .* on 2026-01-04",
+    ):
         decide(artifacts, force="the last one")
     assert number_of(POLICY.champion) is None
 
@@ -152,7 +190,8 @@ def test_artifacts_of_another_training_are_an_error(
     images = dataset.images.assign(sha256="0" * 64)
     register(tmp_path / "a", replace(dataset, images=images), 0.1)
     with pytest.raises(
-        ValueError, match=r"dataset has the hash .*, the candidate's dataset has none: give the artifact"
+        ValueError,
+        match=r"dataset has the hash .*, the candidate's dataset has none: give the artifact",
     ):
         decide(artifacts)
     with pytest.raises(ValueError, match="bifocal has no version 7"):
@@ -170,7 +209,9 @@ def test_registration_of_a_registered_model_replaces_its_evaluation(
     version = get_version(POLICY.model, POLICY.candidate)
     assert version is not None
     evaluation = version.download_evaluation("", tmp_path / "download")
-    assert ExportedModel.read(tmp_path / "a/onnx", evaluation).ranks["rank"].mean() == pytest.approx(0.1)
+    assert ExportedModel.read(tmp_path / "a/onnx", evaluation).ranks[
+        "rank"
+    ].mean() == pytest.approx(0.1)
     assert version_tags(version)["hash.metrics"] == "4567"
     assert reuse_version(POLICY.model, POLICY.candidate, "89ab", tmp_path / "new", "4567") is None
 
@@ -180,11 +221,15 @@ def test_a_champion_of_an_earlier_version_is_replaced_by_force(
 ) -> None:
     register(tmp_path / "a", dataset, 0.6)
     decide(artifacts)
-    previous = Path(mlflow.MlflowClient().get_model_version(POLICY.model, "1").source.removeprefix("file://"))
+    previous = Path(
+        mlflow.MlflowClient().get_model_version(POLICY.model, "1").source.removeprefix("file://")
+    )
     (previous / "onnx/parity.csv").unlink()
     register(tmp_path / "b", dataset, 0.1)
     (reason,) = decide(artifacts).reasons
-    assert reason.startswith("version 1 cannot be evaluated: parity.csv of version 1 of bifocal is missing")
+    assert reason.startswith(
+        "version 1 cannot be evaluated: parity.csv of version 1 of bifocal is missing"
+    )
     assert decide(artifacts, force="evaluated by hand").promoted
 
 
@@ -199,14 +244,19 @@ def test_deleted_runs_of_versions_block_neither_registration_nor_forced_promotio
     lose_run(client.get_model_version(POLICY.model, "1").run_id)
     veto, reason = decide(artifacts, force="see", decide_only=True).reasons
     assert veto.startswith("the version was withdrawn")
-    assert reason.startswith("version 1 cannot be evaluated: version 1 of bifocal has no evidence any more: its run")
+    assert reason.startswith(
+        "version 1 cannot be evaluated: version 1 of bifocal has no evidence any more: its run"
+    )
     assert decide(artifacts).reasons == [veto]
     assert number_of(POLICY.champion) == 1
     assert decide(artifacts, force="by hand").promoted
     assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (2, 1)
     lose_run(client.get_model_version(POLICY.model, "2").run_id)
     client.set_model_version_tag(POLICY.model, "2", "hash.onnx", "0123")
-    assert reuse_version(POLICY.model, POLICY.candidate, "0123", tmp_path / "b/evidence", "4567") is None
+    assert (
+        reuse_version(POLICY.model, POLICY.candidate, "0123", tmp_path / "b/evidence", "4567")
+        is None
+    )
     with alias_lock(POLICY.model, 0):
         roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
     assert number_of(POLICY.champion) == 1
@@ -244,6 +294,8 @@ def test_a_champion_with_a_release_is_neither_replaced_by_a_version_without_one_
     client.set_model_version_tag(POLICY.model, "2", RELEASE_TAG, "def")
     assert decide(artifacts).promoted
     client.delete_model_version_tag(POLICY.model, "1", RELEASE_TAG)
-    with pytest.raises(ValueError, match="version 1 of bifocal has no release, so a service could not load it"):
+    with pytest.raises(
+        ValueError, match="version 1 of bifocal has no release, so a service could not load it"
+    ):
         roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
     assert number_of(POLICY.champion) == 2

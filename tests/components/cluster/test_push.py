@@ -52,13 +52,19 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "AWS_ENDPOINT_URL": endpoint,
             "GIT_CONFIG_GLOBAL": os.devnull,
             "DVC_NO_ANALYTICS": "1",
-            **{f"GIT_{who}_{what}": "test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+            **{
+                f"GIT_{who}_{what}": "test"
+                for who in ("AUTHOR", "COMMITTER")
+                for what in ("NAME", "EMAIL")
+            },
         }.items():
             patch.setenv(name, value)
         boto3.client("s3").create_bucket(Bucket="bucket")
         home = tmp_path_factory.mktemp("upstream")
         for folder in ("bifocal", "runtime", "components", "pipelines"):
-            shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__")
+            )
         shutil.copy(ROOT / "params.yaml", home)
         (home / ".gitignore").write_text("__pycache__/\n")
         call(home, "git", "init", "--quiet")
@@ -100,7 +106,9 @@ def test_fetch_copies_the_files_of_the_revision(repository: Path, tmp_path: Path
         user_files.mkdir()
         params = FetchParams(seed=1, paths=["data/words.txt"])
         commits = versions(repository, revision, "data/words.txt")
-        assert fetch(params, repository=str(repository), versions=commits, user_files=user_files) == {"files": 1}
+        assert fetch(
+            params, repository=str(repository), versions=commits, user_files=user_files
+        ) == {"files": 1}
         assert (user_files / "data" / "words.txt").read_text() == expected
 
 
@@ -115,7 +123,9 @@ def test_version_of_a_path_changes_with_the_path_alone(repository: Path, tmp_pat
     (repository / "corpora.dvc").write_text("outs: []\n")
     call(repository, "git", "add", "corpora.dvc")
     call(repository, "git", "commit", "--quiet", "--message", "fourth")
-    assert json.loads(versions(repository, "HEAD", "corpora/flickr8k")) == {"corpora/flickr8k": head(repository)}
+    assert json.loads(versions(repository, "HEAD", "corpora/flickr8k")) == {
+        "corpora/flickr8k": head(repository)
+    }
     assert versions(repository, "HEAD", "data/words.txt", "data") == before
 
 
@@ -125,7 +135,10 @@ def test_unknown_revision_is_an_error(repository: Path) -> None:
 
 
 def test_fetch_of_an_untracked_path_is_an_error(repository: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"dvc cannot get data/none at .* of .*: .*data/none.*; is it tracked there"):
+    with pytest.raises(
+        ValueError,
+        match=r"dvc cannot get data/none at .* of .*: .*data/none.*; is it tracked there",
+    ):
         fetch(
             FetchParams(seed=1, paths=["data/none"]),
             repository=str(repository),
@@ -182,7 +195,9 @@ def test_a_repository_that_refuses_the_branch_is_an_error_and_a_retry_replaces_i
     for name in DVC_FILES:
         (tmp_path / "clone" / name).write_text("changed: 1\n")
     monkeypatch.setenv("KFP_RUN_ID", "run-2")
-    with pytest.raises(ValueError, match=r"(?s)read only.*no branch names them: allow the credentials .* runs/\*"):
+    with pytest.raises(
+        ValueError, match=r"(?s)read only.*no branch names them: allow the credentials .* runs/\*"
+    ):
         _push_branch(tmp_path / "clone", "HEAD")
     hook.unlink()
     for number in (2, 3):

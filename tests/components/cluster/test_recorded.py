@@ -22,17 +22,25 @@ def recorded(name: str) -> Any:
 def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
     """The API server was restarted while drivers ran: one was repeated, and its second record failed the next ones."""
     answer = recorded("api_server_restarted")
-    attempts = [state for name, state in answer["tasks"].items() if name.startswith("pretrain-sorter-driver(")]
+    attempts = [
+        state
+        for name, state in answer["tasks"].items()
+        if name.startswith("pretrain-sorter-driver(")
+    ]
     assert attempts == ["FAILED", "SUCCEEDED"]
     reason = "main: Error (exit code 1)"
-    failures = {f"{task}-driver": reason for task in ("extract-features", "vectorize-captions", "notify")}
+    failures = {
+        f"{task}-driver": reason for task in ("extract-features", "vectorize-captions", "notify")
+    }
     assert parse_workflow(answer["workflow"], GRAPH) == PipelineState("Failed", failures)
 
 
 def test_a_driver_without_a_result_is_not_repeated_and_is_named() -> None:
     """The API server was away again; ``deploy/retries.yaml`` let no driver write a second record."""
     answer = recorded("api_server_away")
-    attempts = [state for name, state in answer["tasks"].items() if name.startswith("release-driver(")]
+    attempts = [
+        state for name, state in answer["tasks"].items() if name.startswith("release-driver(")
+    ]
     assert attempts == ["FAILED"]
     ((task, reason),) = parse_workflow(answer["workflow"], GRAPH).failures.items()
     assert task == "release-driver"
@@ -44,7 +52,11 @@ def test_a_driver_without_a_result_is_not_repeated_and_is_named() -> None:
 def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) -> None:
     """The exit task got the state RUNNING and no error. The second run had the policy of ``deploy/retries.yaml``."""
     answer = recorded(name)
-    pods = [node for node in answer["workflow"]["status"]["nodes"].values() if ".evaluate(0).executor(" in node["name"]]
+    pods = [
+        node
+        for node in answer["workflow"]["status"]["nodes"].values()
+        if ".evaluate(0).executor(" in node["name"]
+    ]
     assert [pod["phase"] for pod in pods] == ["Failed"] * attempts
     status = answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]
     assert (status["state"], status["error"], status["pipelineTaskName"]) == ("RUNNING", {}, GRAPH)
@@ -54,11 +66,16 @@ def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "state"), [("train", "COMPLETE"), ("retrain_quiet", "RUNNING"), ("retrain_first", "COMPLETE")]
+    ("name", "state"),
+    [("train", "COMPLETE"), ("retrain_quiet", "RUNNING"), ("retrain_first", "COMPLETE")],
 )
-def test_a_run_that_succeeded_has_no_reason_whatever_the_exit_task_got(name: str, state: str) -> None:
+def test_a_run_that_succeeded_has_no_reason_whatever_the_exit_task_got(
+    name: str, state: str
+) -> None:
     answer = recorded(name)
-    assert answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]["state"] == state
+    assert (
+        answer["executor_inputs"]["notify"]["inputs"]["parameterValues"]["status"]["state"] == state
+    )
     assert parse_workflow(answer["workflow"], GRAPH) == PipelineState("Succeeded", {})
     assert not answer["notice"]
 

@@ -22,7 +22,9 @@ from runtime.kubeflow.node import SETTINGS
 from runtime.s3.storage import Storage
 from tests.components.cluster.trainer import NODES, Cluster, end, running_cluster
 
-PARAMS = TrainDistributedParams(seed=1, values={"epochs": 2}, nodes=3, image="registry/bifocal@sha256:1")
+PARAMS = TrainDistributedParams(
+    seed=1, values={"epochs": 2}, nodes=3, image="registry/bifocal@sha256:1"
+)
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def write_artifact(folder: Path, name: str) -> Path:
 
 def description(job: dict[str, Any]) -> dict[str, Any]:
     """Return what the machines of a job get."""
-    (text,) = [entry["value"] for entry in job["spec"]["trainer"]["env"] if entry["name"] == node.JOB]
+    (text,) = [
+        entry["value"] for entry in job["spec"]["trainer"]["env"] if entry["name"] == node.JOB
+    ]
     parsed: dict[str, Any] = json.loads(text)
     return parsed
 
@@ -52,7 +56,9 @@ def description(job: dict[str, Any]) -> dict[str, Any]:
 def finish(job: dict[str, Any]) -> None:
     """Stand in for the machines: upload a model, and end the job."""
     folder = description(job)["folder"]
-    boto3.client("s3").put_object(Bucket="bucket", Key=f"{folder.removeprefix('s3://bucket/')}/checkpoints/1", Body=b"")
+    boto3.client("s3").put_object(
+        Bucket="bucket", Key=f"{folder.removeprefix('s3://bucket/')}/checkpoints/1", Body=b""
+    )
     here = Path(os.environ["MODELS"])
     Storage().upload(write_artifact(here, "embedding"), f"{folder}/embedding")
     end(job, "Complete")
@@ -102,7 +108,9 @@ def test_job_has_the_declared_nodes_and_its_model_is_downloaded(
     variables = {entry["name"]: entry["value"] for entry in trainer["env"]}
     assert variables.keys() == {"MLFLOW_TRACKING_URI", "KFP_RUN_ID", node.JOB}  # no secret
     assert variables["KFP_RUN_ID"] == "run-1"
-    (patched,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    (patched,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"][
+        "replicatedJobs"
+    ]
     template = patched["template"]["spec"]["template"]
     assert template["metadata"] == {"labels": {"team": "search"}, "annotations": NODES.annotations}
     pod = template["spec"]
@@ -110,7 +118,9 @@ def test_job_has_the_declared_nodes_and_its_model_is_downloaded(
     assert pod["tolerations"] == NODES.tolerations
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert pod["securityContext"] == {"runAsUser": 12345}
-    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
     assert term["matchExpressions"] == NODES.node_affinity
     secret, corpora, memory = pod["volumes"]
     assert secret["secret"]["secretName"] == "bifocal-s3"
@@ -122,12 +132,16 @@ def test_job_has_the_declared_nodes_and_its_model_is_downloaded(
 
 def test_failed_job_is_an_error_and_is_deleted(tmp_path: Path, cluster: Cluster) -> None:
     cluster.on_poll = lambda job: end(job, "Failed")
-    with pytest.raises(ValueError, match=r"TrainJob bifocal-\w{16} failed \(Test\); end of the log of node 0:"):
+    with pytest.raises(
+        ValueError, match=r"TrainJob bifocal-\w{16} failed \(Test\); end of the log of node 0:"
+    ):
         train(tmp_path, cluster)
     assert cluster.deleted == cluster.created
 
 
-def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     memory = "memory: peak 7.98 GiB, limit 8.00 GiB"
     end_of_container = {"exitCode": 137, "reason": "OOMKilled", "message": memory}
     status = {
@@ -136,11 +150,15 @@ def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(tmp_pa
     }  # fmt: skip
     cluster.pods = [{"metadata": {"name": "node-0-1"}, "status": {"containerStatuses": [status]}}]
     cluster.on_poll = lambda job: end(job, "Failed")
-    with pytest.raises(ValueError, match=rf"failed \(Test, node-0-1: OOMKilled \(exit code 137\): {memory}\)"):
+    with pytest.raises(
+        ValueError, match=rf"failed \(Test, node-0-1: OOMKilled \(exit code 137\): {memory}\)"
+    ):
         train(tmp_path, cluster)
 
 
-def test_job_that_takes_too_long_is_deleted(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_takes_too_long_is_deleted(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(SETTINGS, NODES.model_copy(update={"timeout": 1}).model_dump_json())
     cluster.on_poll = lambda job: None
     with pytest.raises(TimeoutError, match="did not end within 1 seconds, and was deleted"):
@@ -149,7 +167,9 @@ def test_job_that_takes_too_long_is_deleted(tmp_path: Path, cluster: Cluster, mo
 
 
 @pytest.mark.parametrize("fault", [503, 429, 401, 0])
-def test_errors_of_the_api_neither_end_nor_delete_the_job(tmp_path: Path, cluster: Cluster, fault: int) -> None:
+def test_errors_of_the_api_neither_end_nor_delete_the_job(
+    tmp_path: Path, cluster: Cluster, fault: int
+) -> None:
     polls: list[int] = []
 
     def work(job: dict[str, Any]) -> None:
@@ -207,7 +227,9 @@ def test_killed_step_adopts_its_job(tmp_path: Path, cluster: Cluster) -> None:
     assert cluster.deleted == cluster.created
 
 
-def test_failed_job_of_a_killed_step_is_replaced_when_it_is_gone(tmp_path: Path, cluster: Cluster) -> None:
+def test_failed_job_of_a_killed_step_is_replaced_when_it_is_gone(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     def fail_first(job: dict[str, Any]) -> None:
         if len(cluster.created) == 2:
             finish(job)
@@ -234,11 +256,16 @@ def _stop(number: int, frame: Any) -> None:
     raise _StoppedError
 
 
-def test_step_that_lost_its_output_takes_the_model_without_a_job(tmp_path: Path, cluster: Cluster) -> None:
+def test_step_that_lost_its_output_takes_the_model_without_a_job(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     train(tmp_path / "pod1", cluster)
     assert train(tmp_path / "pod2", cluster) == ["content"]
     assert len(cluster.created) == 1
 
 
 def test_inputs_and_outputs_are_those_of_train_embedding() -> None:
-    assert (TRAIN_DISTRIBUTED.inputs, TRAIN_DISTRIBUTED.outputs) == (TRAIN_EMBEDDING.inputs, TRAIN_EMBEDDING.outputs)
+    assert (TRAIN_DISTRIBUTED.inputs, TRAIN_DISTRIBUTED.outputs) == (
+        TRAIN_EMBEDDING.inputs,
+        TRAIN_EMBEDDING.outputs,
+    )

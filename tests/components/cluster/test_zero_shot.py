@@ -37,22 +37,34 @@ CLIP = {
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
     "text_cfg": {"context_length": 8, "width": 8, "heads": 2, "layers": 1},
 }
-LENIENT = POLICY.model_copy(update={"floors": {"recall_sum": 0.0}, "max_drops": {}, "allow_dirty": True})
+LENIENT = POLICY.model_copy(
+    update={"floors": {"recall_sum": 0.0}, "max_drops": {}, "allow_dirty": True}
+)
 ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
 
 
-def complete(folder: Path, names: list[str], inputs: list[str], write: Callable[..., Mapping[str, float]]) -> None:
+def complete(
+    folder: Path, names: list[str], inputs: list[str], write: Callable[..., Mapping[str, float]]
+) -> None:
     """Write artifacts as a stage does: ``write(**inputs, **outputs)``, then their manifests."""
     given = {name: folder / name for name in inputs}
     partial = {name: open_partial(folder / name, {}) for name in names}
     metrics = write(**given, **partial)
     hashes = {name: artifact_hash(path) for name, path in given.items()}
-    manifest = {"component": "a stage", "code": "c0de", "inputs": hashes, "parameters": {}, "metrics": dict(metrics)}
+    manifest = {
+        "component": "a stage",
+        "code": "c0de",
+        "inputs": hashes,
+        "parameters": {},
+        "metrics": dict(metrics),
+    }
     for name in names:
         commit(partial[name], folder / name, manifest)
 
 
-def save_heads(embedding: Path, features: Path, text: Path, change: Callable[[Model], None]) -> Mapping[str, float]:
+def save_heads(
+    embedding: Path, features: Path, text: Path, change: Callable[[Model], None]
+) -> Mapping[str, float]:
     """Write residual heads above the contrastive model; new ones are the identity."""
     parts = {"image_encoder": "ResidualHead", "text_encoder": "ResidualHead"}
     reference = {"name": "TwoBranchModel", "dim": DIM, **parts}
@@ -78,7 +90,9 @@ def register(folder: Path, change: Callable[[Model], None]) -> int:
     inputs = ["dataset", *both, "embedding"]
     evaluators = ["Retrieval", {"name": "Baselines", "cca_dim": 0}]
     reported = {"report": {"queries": 1, "duplicate_check": 0}, "bootstrap_resamples": 100}
-    params = EvaluateParams.model_validate({"seed": 1, "split": "test", "evaluators": evaluators, **reported})
+    params = EvaluateParams.model_validate(
+        {"seed": 1, "split": "test", "evaluators": evaluators, **reported}
+    )
     complete(folder, ["metrics", "report"], inputs, lambda **paths: evaluate(params, **paths))
     exported = ExportONNXParams(seed=1, tolerance=1e-4)
     complete(folder, ["onnx"], inputs, lambda **paths: export_onnx(exported, **paths))
@@ -86,7 +100,10 @@ def register(folder: Path, change: Callable[[Model], None]) -> int:
     (folder / "registration").mkdir(exist_ok=True)
     with stage_run("register_model", {"seed": 1, "register_model": registered.model_dump()}, {}):
         version = register_model(
-            registered, metrics=folder / "metrics", onnx=folder / "onnx", registration=folder / "registration"
+            registered,
+            metrics=folder / "metrics",
+            onnx=folder / "onnx",
+            registration=folder / "registration",
         )["version"]
     return int(version)
 
@@ -117,7 +134,9 @@ def contrastive(artifacts: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_heads_without_a_gain_are_refused_and_the_contrastive_model_is_promoted(store: str, contrastive: Path) -> None:
+def test_heads_without_a_gain_are_refused_and_the_contrastive_model_is_promoted(
+    store: str, contrastive: Path
+) -> None:
     heads = register(contrastive, disturb)
     refused = decide(contrastive, LENIENT)
     assert not refused.promoted
@@ -144,7 +163,12 @@ def ranks_of(dataset: Dataset, misses: int) -> pd.DataFrame:
         ("caption_retrieval", images, "image_id"),
         ("image_retrieval", captions, "caption_id"),
     ):
-        keys = {"direction": direction, "query": rows[query].astype(str), "image_id": rows["image_id"], "content": "c"}
+        keys = {
+            "direction": direction,
+            "query": rows[query].astype(str),
+            "image_id": rows["image_id"],
+            "content": "c",
+        }
         ranks = [99.0 if number < misses else 0.0 for number in range(len(rows))]
         tables.append(pd.DataFrame({**keys, "protocol": "full", "rank": ranks}))
     return pd.concat(tables, ignore_index=True)
@@ -153,7 +177,9 @@ def ranks_of(dataset: Dataset, misses: int) -> pd.DataFrame:
 def test_a_clear_gain_over_the_zero_shot_model_passes(dataset: Dataset) -> None:
     images = set(dataset.split("test").images["image_id"])
 
-    def check(own: pd.DataFrame, floor: pd.DataFrame, among: set[str] = images) -> tuple[float | None, str]:
+    def check(
+        own: pd.DataFrame, floor: pd.DataFrame, among: set[str] = images
+    ) -> tuple[float | None, str]:
         ranks = pd.concat([own, with_zero_shot_names(floor)])
         result = zero_shot_check(ranks, among, [1, 5, 10], 1.0, 0.05, seed=1)
         assert result is not None
@@ -164,9 +190,13 @@ def test_a_clear_gain_over_the_zero_shot_model_passes(dataset: Dataset) -> None:
     assert value == pytest.approx(3 * 50 + 3 * 25)  # of 50 images and 100 captions
     assert ANSWER in check(ranks_of(dataset, 24), ranks_of(dataset, 25))[1]
     assert ANSWER in check(ranks_of(dataset, 26), ranks_of(dataset, 25))[1]
-    assert check(ranks_of(dataset, 25), ranks_of(dataset, 25))[1] == ""  # it is the contrastive model
+    assert (
+        check(ranks_of(dataset, 25), ranks_of(dataset, 25))[1] == ""
+    )  # it is the contrastive model
     folds = ranks_of(dataset, 0).assign(protocol="1k")
     assert "was not measured: " in check(folds, ranks_of(dataset, 25))[1]
     part = ranks_of(dataset, 25)[1:]
-    assert check(ranks_of(dataset, 0), part)[1].startswith("149 of 150 queries have zero-shot ranks; ")
+    assert check(ranks_of(dataset, 0), part)[1].startswith(
+        "149 of 150 queries have zero-shot ranks; "
+    )
     assert zero_shot_check(ranks_of(dataset, 0), images, [1], 1.0, 0.05, seed=1) is None

@@ -30,8 +30,14 @@ NODE: dict[str, Any] = {
 RUNTIME = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
     "kind": "ClusterTrainingRuntime",
-    "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
-    "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [NODE]}}},
+    "metadata": {
+        "name": "torch-distributed",
+        "labels": {"trainer.kubeflow.org/framework": "torch"},
+    },
+    "spec": {
+        "mlPolicy": {"numNodes": 1, "torch": {}},
+        "template": {"spec": {"replicatedJobs": [NODE]}},
+    },
 }
 NODES = NodeSettings(
     runtime="torch-distributed",
@@ -41,7 +47,13 @@ NODES = NodeSettings(
     environment=["MLFLOW_TRACKING_URI", "KFP_RUN_ID", "UNSET"],
     secrets={"bifocal-s3": {"access_key": "AWS_ACCESS_KEY_ID"}},
     shared_memory="8Gi",
-    volumes=[{"persistentVolumeClaim": {"claimName": "corpora"}, "mountPath": "/corpora", "subPath": "coco"}],
+    volumes=[
+        {
+            "persistentVolumeClaim": {"claimName": "corpora"},
+            "mountPath": "/corpora",
+            "subPath": "coco",
+        }
+    ],
     labels={"kueue.x-k8s.io/queue-name": "gpus", "team": "search"},
     annotations={"sidecar.istio.io/inject": "false"},
     node_selector={"zone": "a"},
@@ -79,7 +91,9 @@ class Cluster:
         """Return a client of Kubeflow's SDK."""
         configuration = Configuration(host=self.url)
         configuration.retries = False
-        return TrainerClient(KubernetesBackendConfig(namespace=NAMESPACE, client_configuration=configuration))
+        return TrainerClient(
+            KubernetesBackendConfig(namespace=NAMESPACE, client_configuration=configuration)
+        )
 
     def create(self, job: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         name = job["metadata"]["name"]
@@ -119,7 +133,13 @@ class Cluster:
 def end(job: dict[str, Any], kind: str) -> None:
     """Give a job its final condition, "Complete" or "Failed"."""
     time = "2026-01-01T00:00:00Z"
-    condition = {"type": kind, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": time}
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": "Test",
+        "message": "",
+        "lastTransitionTime": time,
+    }
     job["status"] = {"conditions": [condition]}
 
 
@@ -148,7 +168,10 @@ class Handler(BaseHTTPRequestHandler):
         elif "/clustertrainingruntimes/" in path:
             status, answer = 200, RUNTIME
         elif path.endswith("/pods"):
-            status, answer = 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.cluster.pods}
+            status, answer = (
+                200,
+                {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.cluster.pods},
+            )
         text = json.dumps(answer).encode()
         self.send_response(status, answer.get("reason"))
         self.send_header("Content-Type", "application/json")

@@ -19,17 +19,27 @@ from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, writ
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "pipelines/policies/promotion.yaml"
 POLICY = PromotionPolicy.model_validate(yaml.safe_load(FILE.read_text())).model_copy(
-    update={"min_images": 40, "max_latency_ratio": 100.0, "looks": 4, "max_drops": {"pointing": 9.0}}
+    update={
+        "min_images": 40,
+        "max_latency_ratio": 100.0,
+        "looks": 4,
+        "max_drops": {"pointing": 9.0},
+    }
 )
 
 
-def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0ffee", hits: float = 0.5) -> int:
+def register(
+    folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0ffee", hits: float = 0.5
+) -> int:
     """Register a version with all its files; return its number."""
     write_model(folder / "onnx", len(dataset.images), noise)
     write_evaluation(folder / "evidence", dataset, pointing(dataset, hits))
     files = hash_files(folder / "onnx", without=("manifest.json", "MLmodel"))
     write_json(folder / "onnx/manifest.json", {"schema_version": 1, "files": files})
-    tags, client = {"git_commit": commit, "hash.onnx": artifact_hash(folder / "onnx")}, mlflow.MlflowClient()
+    tags, client = (
+        {"git_commit": commit, "hash.onnx": artifact_hash(folder / "onnx")},
+        mlflow.MlflowClient(),
+    )
     with mlflow.start_run() as active:
         mlflow.log_params(tags)
         shutil.copytree(folder / "onnx", folder / "model/onnx")
@@ -37,7 +47,9 @@ def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0f
         mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
     if not client.search_registered_models(f"name = '{POLICY.model}'"):
         client.create_registered_model(POLICY.model)
-    version = client.create_model_version(POLICY.model, (folder / "model").as_uri(), active.info.run_id, tags=tags)
+    version = client.create_model_version(
+        POLICY.model, (folder / "model").as_uri(), active.info.run_id, tags=tags
+    )
     client.set_registered_model_alias(POLICY.model, POLICY.candidate, version.version)
     return int(version.version)
 
@@ -55,5 +67,8 @@ def decisions(number: int) -> tuple[dict[str, str], list[dict[str, Any]]]:
     client = mlflow.MlflowClient()
     version = client.get_model_version(POLICY.model, str(number))
     files = client.list_artifacts(version.run_id, "promotion")
-    texts = [Path(mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=f.path)) for f in files]
+    texts = [
+        Path(mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=f.path))
+        for f in files
+    ]
     return version.tags, [json.loads(path.read_text()) for path in texts]

@@ -41,7 +41,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     corpus = Scenes(train=5, val=3, test=3, size=64).read(partial / "images")
     years = {image.image_id: {"year": 2000 + number} for number, image in enumerate(corpus.images)}
     corpus = replace(corpus, metadata=years)
-    write_dataset(partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+    )
     artifacts.commit(partial, folder / "dataset", {})
     for name in ("features", "onnx"):
         partial = artifacts.open_partial(folder / name, {})
@@ -61,13 +63,17 @@ def photos(inputs: dict[str, Path], tmp_path: Path) -> Path:
     return folder
 
 
-def embed(inputs: dict[str, Path], target: Path, shard: str | None = None, **section: Any) -> dict[str, float]:
+def embed(
+    inputs: dict[str, Path], target: Path, shard: str | None = None, **section: Any
+) -> dict[str, float]:
     small = {"items_per_shard": 4, "batch_size": 3, "max_rejected_fraction": 1.0}
     values = {"seed": 1, COMPONENT.name: DEFAULTS[COMPONENT.name] | small | section}
     local = download_user_files(values, COMPONENT)
     params = validate(local, [COMPONENT])[COMPONENT.name]
     options = {} if shard is None else {"shard": shard}
-    return run_stage(Job(COMPONENT, params, inputs, {"collection": target}, values, options)).metrics
+    return run_stage(
+        Job(COMPONENT, params, inputs, {"collection": target}, values, options)
+    ).metrics
 
 
 def rejected(target: Path) -> list[dict[str, str]]:

@@ -33,7 +33,11 @@ def names(photos: Path, faults: Faults) -> list[str]:
 
 def objects(faults: Faults) -> list[str]:
     """Return the objects that were read since the last call; listings have a query instead of a key."""
-    keys = [path.partition("?")[0].rpartition("/")[2] for method, path in faults.seen if "list-type" not in path]
+    keys = [
+        path.partition("?")[0].rpartition("/")[2]
+        for method, path in faults.seen
+        if "list-type" not in path
+    ]
     assert {method for method, _ in faults.seen} <= {"GET"}
     faults.seen.clear()
     return sorted(keys)
@@ -51,14 +55,21 @@ def test_a_refresh_reads_only_what_changed(
     boto3.client("s3").delete_object(Bucket="bucket", Key=f"photos/{names[1]}")
     faults.seen.clear()
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "pod"))  # the disk of another pod
-    metrics = embed(inputs, tmp_path / "collection", source=ADDRESS, previous=str(tmp_path / "previous"))
+    metrics = embed(
+        inputs, tmp_path / "collection", source=ADDRESS, previous=str(tmp_path / "previous")
+    )
     assert (metrics["read"], metrics["kept"], metrics["deleted"]) == (2, SCENES - 2, 1)
     assert objects(faults) == [names[2], "captions.csv", "new.png"]
     collection = Collection.open(tmp_path / "collection")
     rows = [collection.ids.index(name) for name in (names[2], names[7])]
     np.testing.assert_allclose(*collection.vectors[rows].astype(float), atol=1e-3)
     assert collection.captions(0) == ["a drawing"]
-    assert embed(inputs, tmp_path / "later", source=ADDRESS, previous=str(tmp_path / "collection"))["read"] == 0
+    assert (
+        embed(inputs, tmp_path / "later", source=ADDRESS, previous=str(tmp_path / "collection"))[
+            "read"
+        ]
+        == 0
+    )
     assert objects(faults) == []
 
 

@@ -24,14 +24,19 @@ def test_a_folder_without_captions_has_the_same_vectors(
 ) -> None:
     (photos / "broken.jpg").write_bytes(b"no image")
     Image.new("RGB", (300, 200)).save(photos / "huge.png")
-    metrics = embed(inputs, tmp_path / "collection", source=str(photos), max_pixels=20_000, regions=False)
+    metrics = embed(
+        inputs, tmp_path / "collection", source=str(photos), max_pixels=20_000, regions=False
+    )
     assert (metrics["items"], metrics["rejected"]) == (SCENES, 2)
     collection = Collection.open(tmp_path / "collection")
     assert collection.regions(0) is None
     np.testing.assert_array_equal(collection.vectors[:], Collection.open(whole).vectors[:])
     assert [row["image"] for row in rejected(tmp_path / "collection")] == ["broken.jpg", "huge.png"]
     assert "not an image in a supported format" in rejected(tmp_path / "collection")[0]["reason"]
-    assert rejected(tmp_path / "collection")[1]["reason"] == "too large: 300 x 200 pixels, more than max_pixels 20000"
+    assert (
+        rejected(tmp_path / "collection")[1]["reason"]
+        == "too large: 300 x 200 pixels, more than max_pixels 20000"
+    )
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
@@ -39,7 +44,9 @@ def test_a_table_names_images_and_keeps_its_other_columns(
     inputs: dict[str, Path], photos: Path, tmp_path: Path, suffix: str
 ) -> None:
     names = sorted(path.name for path in photos.iterdir())[:3]
-    table = pd.DataFrame({"file_name": [*names, names[0], "gone.jpg"], "price": [1, 2, 3, 4, 5], "text": [*"abcde"]})
+    table = pd.DataFrame(
+        {"file_name": [*names, names[0], "gone.jpg"], "price": [1, 2, 3, 4, 5], "text": [*"abcde"]}
+    )
     file = photos / f"list.{suffix}"
     write = {
         "csv": lambda: table.to_csv(file, index=False),
@@ -52,7 +59,9 @@ def test_a_table_names_images_and_keeps_its_other_columns(
     assert collection.ids == names
     assert [collection.captions(row) for row in range(3)] == [["a", "d"], ["b"], ["c"]]
     assert collection.items.column("meta.price").to_pylist() == [1, 2, 3]
-    assert rejected(tmp_path / "collection") == [{"image": "gone.jpg", "reason": "No such file or directory"}]
+    assert rejected(tmp_path / "collection") == [
+        {"image": "gone.jpg", "reason": "No such file or directory"}
+    ]
 
 
 def test_tar_shards_are_unpacked_and_their_texts_kept(
@@ -70,7 +79,9 @@ def test_tar_shards_are_unpacked_and_their_texts_kept(
                 tar.addfile(info, io.BytesIO(content))
     embed(inputs, tmp_path / "collection", source=str(tmp_path / "web"))
     collection = Collection.open(tmp_path / "collection")
-    assert collection.ids == [f"{'00000' if n < 6 else '00001'}/{image.name}" for n, image in enumerate(images)]
+    assert collection.ids == [
+        f"{'00000' if n < 6 else '00001'}/{image.name}" for n, image in enumerate(images)
+    ]
     assert collection.captions(7) == [images[7].stem]
     assert collection.items.column("meta.license").to_pylist() == [0] * 6 + [1] * (SCENES - 6)
     np.testing.assert_array_equal(collection.vectors[:], Collection.open(whole).vectors[:])
@@ -78,12 +89,16 @@ def test_tar_shards_are_unpacked_and_their_texts_kept(
     assert not list((tmp_path / "collection").rglob("images/**/*.json"))
 
 
-def test_a_zip_file_is_unpacked(inputs: dict[str, Path], whole: Path, photos: Path, tmp_path: Path) -> None:
+def test_a_zip_file_is_unpacked(
+    inputs: dict[str, Path], whole: Path, photos: Path, tmp_path: Path
+) -> None:
     images = sorted(photos.iterdir())
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         for image in images:
             archive.write(image, f"album/{image.name}")
-        archive.writestr("captions.csv", f"image,caption,place\nalbum/{images[2].name},a drawn scene,Oslo\n")
+        archive.writestr(
+            "captions.csv", f"image,caption,place\nalbum/{images[2].name},a drawn scene,Oslo\n"
+        )
         archive.writestr("../outside.png", images[0].read_bytes())
         archive.writestr("album/broken.png", b"no image")
     embed(inputs, tmp_path / "collection", source=str(tmp_path / "photos.zip"))
@@ -114,7 +129,9 @@ def test_images_at_an_address_are_embedded(
 
 def test_sources_without_images_are_refused(inputs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="has no images: expected a folder of images, of tar shards"):
+    with pytest.raises(
+        ValueError, match="has no images: expected a folder of images, of tar shards"
+    ):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "empty"))
     with pytest.raises(ValueError, match="is not a collection of images"):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "nothing"))
@@ -127,7 +144,10 @@ def test_sources_without_images_are_refused(inputs: dict[str, Path], tmp_path: P
 def test_too_many_rejected_images_are_one_error(
     inputs: dict[str, Path], photos: Path, tmp_path: Path, fraction: float
 ) -> None:
-    rows = [{"image": path.name} for path in sorted(photos.iterdir())[:9]] + [{"image": "gone.jpg"}, {"image": ""}]
+    rows = [{"image": path.name} for path in sorted(photos.iterdir())[:9]] + [
+        {"image": "gone.jpg"},
+        {"image": ""},
+    ]
     (photos / "broken.png").write_bytes(b"no image")
     table = photos / "list.jsonl"
     table.write_text("\n".join(json.dumps(row) for row in [*rows, {"image": "broken.png"}]))
@@ -135,6 +155,9 @@ def test_too_many_rejected_images_are_one_error(
     if fraction == 0.25:  # 3 of 12
         assert embed(inputs, tmp_path / "collection", **section)["rejected"] == 3
         return
-    with pytest.raises(ValueError, match=r"^3 of 12 images are rejected, 25.00%, more than max_rejected_frac.* 20.00%"):
+    with pytest.raises(
+        ValueError,
+        match=r"^3 of 12 images are rejected, 25.00%, more than max_rejected_frac.* 20.00%",
+    ):
         embed(inputs, tmp_path / "collection", **section)
     assert not (tmp_path / "collection" / "collection.json").exists()

@@ -29,7 +29,9 @@ def embed(tmp_path: Path) -> Embed:
     """``embed(scale, same)`` embeds scenes whose stored features are the backbone's times ``scale``."""
     corpus = Scenes(train=2, val=2, test=2, size=64).read(tmp_path / "images")
     partial = artifacts.open_partial(tmp_path / "dataset", {})
-    write_dataset(partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+    )
     artifacts.commit(partial, tmp_path / "dataset", {})
     dataset, embedder = read_dataset(tmp_path / "dataset"), Embedder(GRAPHS)
 
@@ -37,8 +39,12 @@ def embed(tmp_path: Path) -> Embed:
         folder = tmp_path / name
         partial = artifacts.open_partial(folder / "features", {})
         ids = dataset.images["image_id"].tolist()
-        cells = np.stack(embedder.read_images([encode_file(dataset.image_path(image_id)) for image_id in ids]))
-        with FeatureWriter(partial, regions=cells.shape[1], dim=cells.shape[2], metadata={}) as writer:
+        cells = np.stack(
+            embedder.read_images([encode_file(dataset.image_path(image_id)) for image_id in ids])
+        )
+        with FeatureWriter(
+            partial, regions=cells.shape[1], dim=cells.shape[2], metadata={}
+        ) as writer:
             for image_id, features in zip(ids, scale * cells, strict=True):
                 writer.add(image_id, features)
         artifacts.commit(partial, folder / "features", {})
@@ -47,9 +53,15 @@ def embed(tmp_path: Path) -> Embed:
         used = artifacts.artifact_hash(folder / "features") if same else "0" * 64
         artifacts.commit(partial, folder / "onnx", {"inputs": {"features": used}})
         values = load(ROOT / "params.yaml")
-        params: Any = validate({key: values[key] for key in ("seed", COMPONENT.name)}, [COMPONENT])[COMPONENT.name]
+        params: Any = validate({key: values[key] for key in ("seed", COMPONENT.name)}, [COMPONENT])[
+            COMPONENT.name
+        ]
         (folder / "collection").mkdir()
-        inputs = {"dataset": tmp_path / "dataset", "features": folder / "features", "onnx": folder / "onnx"}
+        inputs = {
+            "dataset": tmp_path / "dataset",
+            "features": folder / "features",
+            "onnx": folder / "onnx",
+        }
         metrics = run(params, **inputs, collection=folder / "collection")
         assert metrics["embedded"] == len(ids)
         return Collection.open(folder / "collection")
@@ -68,5 +80,7 @@ def test_stored_features_give_the_vectors_of_the_images(embed: Embed) -> None:
 
 def test_features_of_another_extraction_are_not_read(embed: Embed) -> None:
     decoded = embed("decoded", scale=1, same=False)
-    np.testing.assert_array_equal(embed("other", scale=-1, same=False).vectors[:], decoded.vectors[:])
+    np.testing.assert_array_equal(
+        embed("other", scale=-1, same=False).vectors[:], decoded.vectors[:]
+    )
     assert not np.array_equal(embed("changed", scale=-1, same=True).vectors[:], decoded.vectors[:])

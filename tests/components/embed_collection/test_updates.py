@@ -37,14 +37,20 @@ def write_as_before(file: Path, content: bytes) -> None:
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_file_is_read_again_only_if_its_state_changed(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
+def test_a_file_is_read_again_only_if_its_state_changed(
+    inputs: dict[str, Path], photos: Path, tmp_path: Path
+) -> None:
     target, names = tmp_path / "collection", sorted(path.name for path in photos.iterdir())
     changes = {"source": str(photos), "previous": str(target)}
     assert embed(inputs, target, source=str(photos))["read"] == SCENES
     metrics = embed(inputs, target, **changes)
     assert (metrics["read"], metrics["kept"], metrics["embedded"]) == (0, SCENES, 0)
     (photos / names[0]).touch()
-    other = next(name for name in names[1:] if (photos / name).stat().st_size <= (photos / names[5]).stat().st_size)
+    other = next(
+        name
+        for name in names[1:]
+        if (photos / name).stat().st_size <= (photos / names[5]).stat().st_size
+    )
     write_as_before(photos / names[5], (photos / other).read_bytes())
     metrics = embed(inputs, target, **changes)
     assert (metrics["read"], metrics["kept"], metrics["embedded"]) == (2, SCENES - 1, 1)
@@ -54,12 +60,18 @@ def test_a_file_is_read_again_only_if_its_state_changed(inputs: dict[str, Path],
     assert embed(inputs, target, **changes)["read"] == 0
 
 
-def test_a_later_run_with_the_same_images_writes_the_same_files(inputs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_later_run_with_the_same_images_writes_the_same_files(
+    inputs: dict[str, Path], tmp_path: Path
+) -> None:
     # The paths of two runs on Kubeflow: the second has the dataset of the first from the cache.
-    first, later = (tmp_path / run / "embed-collection" / "collection" for run in ("run-1", "run-2"))
+    first, later = (
+        tmp_path / run / "embed-collection" / "collection" for run in ("run-1", "run-2")
+    )
     dataset = shutil.copytree(inputs["dataset"], tmp_path / "run-1" / "prepare-dataset" / "dataset")
     embed(inputs | {"dataset": dataset}, first)
-    metrics = embed({"dataset": dataset, "onnx": inputs["onnx"], "previous": first}, later)  # as in the flow refresh
+    metrics = embed(
+        {"dataset": dataset, "onnx": inputs["onnx"], "previous": first}, later
+    )  # as in the flow refresh
     assert (metrics["embedded"], metrics["kept"]) == (0, SCENES)
     assert artifact_hash(later) == artifact_hash(first)
     pulled = Collection.open(shutil.copytree(later, tmp_path / "artifacts" / "collection"))
@@ -67,12 +79,16 @@ def test_a_later_run_with_the_same_images_writes_the_same_files(inputs: dict[str
     assert pulled.image(0) == read_dataset(dataset).image_path(pulled.ids[0])
 
 
-def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
+def test_a_file_of_the_last_seconds_is_read_again(
+    inputs: dict[str, Path], photos: Path, tmp_path: Path
+) -> None:
     for file in photos.iterdir():
         os.utime(file, (0, 0))  # the time of modification is old, the time of the change is not
     embed(inputs, tmp_path / "previous", source=str(photos))
     assert not (tmp_path / "previous" / format.STATES).exists()
-    metrics = embed(inputs, tmp_path / "collection", source=str(photos), previous=str(tmp_path / "previous"))
+    metrics = embed(
+        inputs, tmp_path / "collection", source=str(photos), previous=str(tmp_path / "previous")
+    )
     assert (metrics["read"], metrics["kept"]) == (SCENES, SCENES)
 
 
@@ -90,14 +106,29 @@ def test_whole_shards_are_linked_and_others_written_again(
     assert (metrics["read"], metrics["kept"], metrics["deleted"]) == (1, SCENES - 1, 1)
     one, other = Collection.open(previous), Collection.open(target)
     assert other.ids == [names[0], "00a.png", *names[2:], names[1]]
-    assert other.description.shards == (SHARD, 3, SHARD)  # two linked shards, of which the second is small enough
-    for folder, suffix in (("vectors", ""), ("regions", ""), ("regions", ".offsets"), ("regions", ".boxes")):
-        assert (target / folder / f"00000{suffix}.npy").samefile(previous / folder / f"00001{suffix}.npy")
-    assert not any((np.load(file) == removed).all(axis=1).any() for file in (target / "vectors").iterdir())
+    assert other.description.shards == (
+        SHARD,
+        3,
+        SHARD,
+    )  # two linked shards, of which the second is small enough
+    for folder, suffix in (
+        ("vectors", ""),
+        ("regions", ""),
+        ("regions", ".offsets"),
+        ("regions", ".boxes"),
+    ):
+        assert (target / folder / f"00000{suffix}.npy").samefile(
+            previous / folder / f"00001{suffix}.npy"
+        )
+    assert not any(
+        (np.load(file) == removed).all(axis=1).any() for file in (target / "vectors").iterdir()
+    )
     for name in names[2:]:
         rows = one.ids.index(name), other.ids.index(name)
         np.testing.assert_array_equal(one.vectors[rows[0]], other.vectors[rows[1]])
-        for expected, found in zip(one.regions(rows[0]) or (), other.regions(rows[1]) or (), strict=True):
+        for expected, found in zip(
+            one.regions(rows[0]) or (), other.regions(rows[1]) or (), strict=True
+        ):
             np.testing.assert_array_equal(expected, found)
 
 
@@ -114,23 +145,35 @@ def test_a_deletion_leaves_the_linked_shards_of_other_collections(
         delete_from_collection(changed, target, [name])
     assert name not in pq.read_table(target / format.STATES)["item_id"].to_pylist()
     np.testing.assert_array_equal(Collection.open(previous).vectors[:], before)
-    assert embed(inputs, target, source=str(photos), previous=str(target))["embedded"] == 1  # its file is still there
+    assert (
+        embed(inputs, target, source=str(photos), previous=str(target))["embedded"] == 1
+    )  # its file is still there
 
 
 @pytest.mark.usefixtures("settled")
-def test_merged_shards_know_the_states_of_all_files(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
+def test_merged_shards_know_the_states_of_all_files(
+    inputs: dict[str, Path], photos: Path, tmp_path: Path
+) -> None:
     parts = [tmp_path / "collection-1", tmp_path / "collection-2"]
     for number, part in enumerate(parts, start=1):
         embed(inputs, part, f"{number}/2", source=str(photos))
     merged = {f"shard_{number}": part for number, part in enumerate(parts)}
-    run_stage(Job(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS))
-    metrics = embed(inputs, tmp_path / "updated", source=str(photos), previous=str(tmp_path / "merged"))
+    run_stage(
+        Job(MERGE, MERGE.params(seed=0), merged, {"collection": tmp_path / "merged"}, DEFAULTS)
+    )
+    metrics = embed(
+        inputs, tmp_path / "updated", source=str(photos), previous=str(tmp_path / "merged")
+    )
     assert (metrics["read"], metrics["kept"]) == (0, SCENES)
 
 
 @pytest.mark.parametrize("changed", [0, 10])
 def test_a_resumed_run_embeds_images_that_changed_since(
-    inputs: dict[str, Path], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: int
+    inputs: dict[str, Path],
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: int,
 ) -> None:
     calls: list[int] = []
     encode = ImageVectors.encode_images
@@ -147,6 +190,8 @@ def test_a_resumed_run_embeds_images_that_changed_since(
         embed(inputs, target, source=str(photos), batch_size=SHARD)
     (photos / names[changed]).write_bytes((photos / names[4]).read_bytes())
     metrics = embed(inputs, target, source=str(photos), batch_size=SHARD)
-    assert metrics["embedded"] == (SCENES if changed == 0 else 3)  # complete shards are kept if they are still true
+    assert metrics["embedded"] == (
+        SCENES if changed == 0 else 3
+    )  # complete shards are kept if they are still true
     vectors = Collection.open(target).vectors
     np.testing.assert_allclose(vectors[changed].astype(float), vectors[4].astype(float), atol=1e-3)

@@ -28,7 +28,12 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     partial = {name: open_partial(folder / name, {}) for name in INPUTS}
     write_inputs(partial)
     for name in INPUTS:
-        manifest = {"component": f"a stage of {name}", "code": "c0de", "inputs": {}, "parameters": {"seed": 1}}
+        manifest = {
+            "component": f"a stage of {name}",
+            "code": "c0de",
+            "inputs": {},
+            "parameters": {"seed": 1},
+        }
         commit(partial[name], folder / name, manifest | {"metrics": {"images": 12.0}})
     return folder
 

@@ -22,10 +22,14 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("dark", [False, True])
-def test_page_opens_from_disk_and_fits(browser: Browser, evaluated: Path, width: int, dark: bool) -> None:
+def test_page_opens_from_disk_and_fits(
+    browser: Browser, evaluated: Path, width: int, dark: bool
+) -> None:
     address = (evaluated / "report" / "index.html").as_uri()
     viewport, scheme = {"width": width, "height": 900}, "dark" if dark else "light"
-    window = open_tab(browser, address, viewport=viewport, is_mobile=width < 500, color_scheme=scheme)
+    window = open_tab(
+        browser, address, viewport=viewport, is_mobile=width < 500, color_scheme=scheme
+    )
     with window as (tab, problems):
         tab.evaluate(LOADED)
         assert problems == []
@@ -33,15 +37,24 @@ def test_page_opens_from_disk_and_fits(browser: Browser, evaluated: Path, width:
         assert tab.evaluate(BROKEN) == 0
         assert tab.evaluate(OUTSIDE) == 0
         assert tab.evaluate("document.documentElement.scrollWidth") == width
-        assert tab.evaluate("[...document.querySelectorAll('section')].map(section => section.id)") == list(SECTIONS)
-        assert all(tab.evaluate(f"document.getElementById('{name}').offsetHeight > 60") for name in SECTIONS)
-        links = tab.evaluate("[...document.querySelectorAll('nav a')].map(link => link.getAttribute('href'))")
+        assert tab.evaluate(
+            "[...document.querySelectorAll('section')].map(section => section.id)"
+        ) == list(SECTIONS)
+        assert all(
+            tab.evaluate(f"document.getElementById('{name}').offsetHeight > 60")
+            for name in SECTIONS
+        )
+        links = tab.evaluate(
+            "[...document.querySelectorAll('nav a')].map(link => link.getAttribute('href'))"
+        )
         assert links == [f"#{name}" for name in SECTIONS]
         # A dark page has light text.
         channel = int(tab.evaluate(BACKGROUND).removeprefix("rgb(").split(",")[0])
         assert (channel < 60) == dark
         assert not violations(tab)
-        letters = int(tab.evaluate("getComputedStyle(document.body).color").removeprefix("rgb(").split(",")[0])
+        letters = int(
+            tab.evaluate("getComputedStyle(document.body).color").removeprefix("rgb(").split(",")[0]
+        )
         assert (letters > 180) == dark
 
 

@@ -29,7 +29,13 @@ def test_metrics_have_values_intervals_and_baselines(evaluated: Path) -> None:
     }  # fmt: skip
     total, more = 0.0, {"caption_retrieval": {"R-precision", "mAP@R"}, "image_retrieval": set()}
     for direction in ("caption_retrieval", "image_retrieval"):
-        assert metrics[direction].keys() == {"R@1", "R@5", "median_rank", "mean_rank", *more[direction]}
+        assert metrics[direction].keys() == {
+            "R@1",
+            "R@5",
+            "median_rank",
+            "mean_rank",
+            *more[direction],
+        }
         for name, value in metrics[direction].items():
             interval = metrics["intervals"][direction][name]
             assert interval["low"] <= value <= interval["high"]
@@ -83,7 +89,12 @@ def test_model_card_has_intended_use_metrics_and_lineage(evaluated: Path, artifa
     own = card.split("---\n", 2)[2].lstrip()
     assert own.startswith("# SMILEEncoder")
     assert f"| Pointing accuracy | {metrics['pointing']['accuracy']:.1f} % |" in card
-    for part in ("## Intended use", "decisions about people", "| Image retrieval, R@5 |", "### dataset, by"):
+    for part in (
+        "## Intended use",
+        "decisions about people",
+        "| Image retrieval, R@5 |",
+        "### dataset, by",
+    ):
         assert part in card
     for name in ("dataset", "features", "text", "embedding"):
         assert artifact_hash(artifacts / name) in card
@@ -118,20 +129,30 @@ def test_ranks_cover_every_query(evaluated: Path, artifacts: Path) -> None:
     assert sha256(stored.tobytes()).hexdigest() == evaluated_on["features"][0]
 
 
-def test_protocol_identifies_the_candidates_that_are_ranked_together(artifacts: Path, evaluated: Path) -> None:
+def test_protocol_identifies_the_candidates_that_are_ranked_together(
+    artifacts: Path, evaluated: Path
+) -> None:
     ranks = pd.read_parquet(evaluated / "metrics" / "ranks.parquet")
     retrieval = ranks[ranks["direction"] != "pointing"]
     split = read_dataset(artifacts / "dataset").split("test")
-    contents = [*split.images["sha256"], *(sha256(text.encode()).hexdigest() for text in split.captions["text"])]
+    contents = [
+        *split.images["sha256"],
+        *(sha256(text.encode()).hexdigest() for text in split.captions["text"]),
+    ]
     assert set(retrieval["protocol"]) == {sha256("\n".join(sorted(contents)).encode()).hexdigest()}
-    folds = [Fold(torch.arange(3 * n, 3 * n + 3), torch.arange(15 * n, 15 * n + 15), torch.arange(15)) for n in (0, 1)]
+    folds = [
+        Fold(torch.arange(3 * n, 3 * n + 3), torch.arange(15 * n, 15 * n + 15), torch.arange(15))
+        for n in (0, 1)
+    ]
     images, captions = split.images.iloc[:6], split.captions.iloc[:30]
     table = rank_table(images, captions, torch.zeros(6), torch.zeros(30), folds)
     assert table.groupby("direction", sort=True)["protocol"].nunique().to_list() == [2, 2]
     assert table["protocol"].nunique() == 2
 
 
-def test_evaluation_is_reproducible_byte_for_byte(evaluated: Path, artifacts: Path, tmp_path: Path) -> None:
+def test_evaluation_is_reproducible_byte_for_byte(
+    evaluated: Path, artifacts: Path, tmp_path: Path
+) -> None:
     evaluate(artifacts, tmp_path)
     for path in sorted(evaluated.rglob("*.*")):
         assert path.read_bytes() == (tmp_path / path.relative_to(evaluated)).read_bytes(), path.name
@@ -139,13 +160,18 @@ def test_evaluation_is_reproducible_byte_for_byte(evaluated: Path, artifacts: Pa
 
 def test_files_of_a_killed_evaluation_are_replaced(tmp_path: Path) -> None:
     for _ in range(2):
-        write_tables_and_figures(tmp_path, [Result("One", {}, tables={"ranks": pd.DataFrame({"rank": [1]})})])
+        write_tables_and_figures(
+            tmp_path, [Result("One", {}, tables={"ranks": pd.DataFrame({"rank": [1]})})]
+        )
     assert (tmp_path / "ranks.csv").read_text() == "rank\n1\n"
 
 
 def test_only_listed_evaluators_run(artifacts: Path, tmp_path: Path) -> None:
     scalars = evaluate(
-        artifacts, tmp_path, evaluators=["Retrieval", "DataQuality"], report={"queries": 2, "duplicate_check": 0}
+        artifacts,
+        tmp_path,
+        evaluators=["Retrieval", "DataQuality"],
+        report={"queries": 2, "duplicate_check": 0},
     )
     assert {name.partition(".")[0] for name in scalars} == {
         "recall_sum", "caption_retrieval", "image_retrieval", "reranked",
@@ -180,7 +206,9 @@ def test_human_triplets_are_read_from_a_user_file(
     query, first, second = read_dataset(artifacts / "dataset").split("test").images["image_id"][:3]
     file = tmp_path / "judged.csv"
     file.write_text(f"query,first,second,o1,o2,o3\n{query},{first},{second},4,1,0\n")
-    scalars = evaluate(artifacts, tmp_path, evaluators=[{"name": "SemanticRetrieval", "human_triplets": str(file)}])
+    scalars = evaluate(
+        artifacts, tmp_path, evaluators=[{"name": "SemanticRetrieval", "human_triplets": str(file)}]
+    )
     assert scalars["triplets.agreement"] in (pytest.approx(20), pytest.approx(80))
 
 

@@ -23,7 +23,8 @@ class CaptionLength:
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``."""
         return Result(
-            "Caption length", {"caption_length": {"mean": float(subject.split.captions["text"].str.len().mean())}}
+            "Caption length",
+            {"caption_length": {"mean": float(subject.split.captions["text"].str.len().mean())}},
         )
 
 
@@ -47,4 +48,6 @@ def test_registered_evaluator_appears_in_every_output(
     page = (tmp_path / "report/index.html").read_text()
     assert '<section id="caption-length">' in page
     assert f"{mean:.1f}" in page
-    assert f"| caption_length.mean | {mean:.1f} |" in (tmp_path / "metrics/MODEL_CARD.md").read_text()
+    assert (
+        f"| caption_length.mean | {mean:.1f} |" in (tmp_path / "metrics/MODEL_CARD.md").read_text()
+    )

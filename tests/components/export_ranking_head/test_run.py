@@ -27,17 +27,24 @@ CELLS: dict[str, Any] = {
 }
 
 
-def export(folder: Path, backbone: Any, metadata: dict[str, Any], dim: int) -> tuple[torch.nn.Module, RankerModel]:
+def export(
+    folder: Path, backbone: Any, metadata: dict[str, Any], dim: int
+) -> tuple[torch.nn.Module, RankerModel]:
     """Export a model of random weights; return it and the served model."""
     features, head, onnx = (folder / name for name in ("features", "head", "onnx"))
     features.mkdir()
     onnx.mkdir()
-    with FeatureWriter(features, regions=1, dim=dim, metadata=metadata, images_per_file=1) as writer:
+    with FeatureWriter(
+        features, regions=1, dim=dim, metadata=metadata, images_per_file=1
+    ) as writer:
         writer.add("a", np.zeros((1, dim), np.float32))
     torch.manual_seed(0)
     model = build_ranking_model("WildcatHead", backbone, input_dim=dim, labels=2).eval()
     save_head(head, model, "WildcatHead", backbone, input_dim=dim, task="animals", labels=LABELS)
-    assert run(PARAMS, features=features, ranking_head=head, ranking_onnx=onnx)["greatest_difference"] < 1e-4
+    assert (
+        run(PARAMS, features=features, ranking_head=head, ranking_onnx=onnx)["greatest_difference"]
+        < 1e-4
+    )
     served = open_model(onnx)
     assert isinstance(served, RankerModel)
     return model, served
@@ -67,11 +74,16 @@ def test_a_model_of_pixels_is_served_with_the_scores_of_torch(tmp_path: Path) ->
 def test_a_head_on_stored_features_is_served_with_the_scores_of_torch(tmp_path: Path) -> None:
     model, served = export(tmp_path, None, {}, dim=4)
     assert served.columns == ("features",)
-    rows = [np.random.default_rng(seed).normal(size=(5 - seed, 4)).astype(np.float32) for seed in range(2)]
+    rows = [
+        np.random.default_rng(seed).normal(size=(5 - seed, 4)).astype(np.float32)
+        for seed in range(2)
+    ]
     scores = served.predict(pd.DataFrame({"features": [row.tolist() for row in rows]}))
     for row, found in zip(rows, scores.to_numpy(), strict=True):
         with torch.inference_mode():
-            expected = model(torch.from_numpy(row)[None], torch.ones(1, len(row), dtype=torch.bool))[0]
+            expected = model(
+                torch.from_numpy(row)[None], torch.ones(1, len(row), dtype=torch.bool)
+            )[0]
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="row 0 has none, expected one of features"):
         served.predict(pd.DataFrame({"features": [None]}))

@@ -11,14 +11,22 @@ PIXELS = {"name": "Pixels", "size": 64, "backbone": "resnet10t", "model_argument
 RMAC = {"name": "RMAC", "size": 64, "dim": 4, "backbone": "resnet10t", "model_arguments": MODEL}
 SECTION: dict[str, Any] = {
     "extractor": GRID,
-    "weights": {"name": "TrainOnPhrases", "epochs": 2, "batch_size": 8, "learning_rate": 0.004, "min_count": 2},
+    "weights": {
+        "name": "TrainOnPhrases",
+        "epochs": 2,
+        "batch_size": 8,
+        "learning_rate": 0.004,
+        "min_count": 2,
+    },
     "batch_size": 8,
     "images_per_file": 7,
 }
 
 
 def validated(**changes: object) -> ExtractFeaturesParams:
-    sections = parameters.validate({"seed": 0, "extract_features": {**SECTION, **changes}}, [COMPONENT])
+    sections = parameters.validate(
+        {"seed": 0, "extract_features": {**SECTION, **changes}}, [COMPONENT]
+    )
     params = sections["extract_features"]
     assert isinstance(params, ExtractFeaturesParams)
     return params

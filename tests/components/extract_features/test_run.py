@@ -25,12 +25,16 @@ from tests.components.extract_features.section import GRID, MODEL, PIXELS, RMAC,
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dataset")
     corpus = Scenes(train=16, val=4, test=4, size=64).read(folder / "images")
-    write_dataset(folder, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        folder, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
-def trained(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+def trained(
+    dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, float]]:
     """The features of a Grid whose backbone is trained on phrases, and the metrics of the stage."""
     folder = tmp_path_factory.mktemp("trained")
     return folder, stage.run(validated(), dataset=dataset, features=folder)
@@ -72,9 +76,16 @@ def test_proposals_train_the_same_network_as_a_grid(
 
 
 def test_run_killed_in_training_and_extraction_resumes_to_the_same_bytes(
-    dataset: Path, trained: tuple[Path, dict[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Path,
+    trained: tuple[Path, dict[str, float]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module, name in ((trained_weights, "keep"), (stage, "FeatureWriter"), (stage, "write_features")):
+    for module, name in (
+        (trained_weights, "keep"),
+        (stage, "FeatureWriter"),
+        (stage, "write_features"),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, _die)
             with pytest.raises(KeyboardInterrupt):
@@ -89,9 +100,14 @@ def test_run_killed_in_training_and_extraction_resumes_to_the_same_bytes(
 
 
 def test_onnx_runtime_fills_the_store_also_after_a_kill(
-    dataset: Path, trained: tuple[Path, dict[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Path,
+    trained: tuple[Path, dict[str, float]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    params = validated(weights={"name": "FromFile", "path": str(trained[0] / "weights.safetensors")})
+    params = validated(
+        weights={"name": "FromFile", "path": str(trained[0] / "weights.safetensors")}
+    )
     monkeypatch.setattr("bifocal.export.extraction.FEWEST", 24)
     folder, killed = tmp_path / "features", empty(tmp_path / "killed")
     stage.run(params, dataset=dataset, features=empty(folder))
@@ -101,7 +117,9 @@ def test_onnx_runtime_fills_the_store_also_after_a_kill(
     with monkeypatch.context() as patch:
         patch.setattr("bifocal.features.extractors.grid.Grid.extract", _die)  # torch would call it
         patch.setattr(
-            stage, "write_features", lambda records, *args, **named: write_features(_first(records), *args, **named)
+            stage,
+            "write_features",
+            lambda records, *args, **named: write_features(_first(records), *args, **named),
         )
         with pytest.raises(KeyboardInterrupt):
             stage.run(params, dataset=dataset, features=killed)
@@ -129,19 +147,27 @@ def test_weights_are_loaded_from_a_file(dataset: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def classified(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+def classified(
+    dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, float]]:
     """Pixels whose backbone and adaptation are trained as a classifier, and the metrics of the stage."""
     folder = tmp_path_factory.mktemp("pixels")
     weights = {"name": "TrainClassifier", "task": "shapes", "maps": 9, "epochs": 1, "batch_size": 8}
-    return folder, stage.run(validated(extractor=PIXELS, weights=weights), dataset=dataset, features=folder)
+    return folder, stage.run(
+        validated(extractor=PIXELS, weights=weights), dataset=dataset, features=folder
+    )
 
 
-def test_pixels_keep_the_classifier_that_an_encoder_starts_from(classified: tuple[Path, dict[str, float]]) -> None:
+def test_pixels_keep_the_classifier_that_an_encoder_starts_from(
+    classified: tuple[Path, dict[str, float]],
+) -> None:
     folder, metrics = classified
     assert 0 < metrics["classifier_ap"] <= 1
     encoder = BEANEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
     encoder.load_pretrained(folder)
-    assert encoder.adaptation.weight.equal(load_file(folder / "weights.safetensors")["adaptation.weight"])
+    assert encoder.adaptation.weight.equal(
+        load_file(folder / "weights.safetensors")["adaptation.weight"]
+    )
     assert FeatureStore(folder).gather([0]).features.shape == (1, 3, 64, 64)
 
 
@@ -149,23 +175,33 @@ def test_image_files_keep_weights_and_no_pixels(
     dataset: Path, classified: tuple[Path, dict[str, float]], tmp_path: Path
 ) -> None:
     weights = {"name": "FromFile", "path": str(classified[0] / "weights.safetensors")}
-    params = validated(extractor=PIXELS | {"name": "ImageFiles", "resize": "square"}, weights=weights)
+    params = validated(
+        extractor=PIXELS | {"name": "ImageFiles", "resize": "square"}, weights=weights
+    )
     for shard in ("1/2", "2/2"):
         stage.run(params, dataset=dataset, features=tmp_path, shard=shard)
     pixels, files = FeatureStore(classified[0]), open_features(tmp_path, read_dataset(dataset))
     assert files.image_ids == pixels.image_ids
     assert files.gather(range(24)).features.equal(pixels.gather(range(24)).features)
-    stored = [sum(path.stat().st_size for path in folder.glob("*.arrow")) for folder in (classified[0], tmp_path)]
+    stored = [
+        sum(path.stat().st_size for path in folder.glob("*.arrow"))
+        for folder in (classified[0], tmp_path)
+    ]
     assert stored[1] < stored[0] / 20
     encoder = BEANEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
     encoder.load_pretrained(tmp_path)
-    assert encoder.adaptation.weight.equal(load_file(classified[0] / "weights.safetensors")["adaptation.weight"])
+    assert encoder.adaptation.weight.equal(
+        load_file(classified[0] / "weights.safetensors")["adaptation.weight"]
+    )
 
 
 def test_rmac_keeps_its_whitening_and_shards_load_it(
     dataset: Path, classified: tuple[Path, dict[str, float]], tmp_path: Path
 ) -> None:
-    params = validated(extractor=RMAC, weights={"name": "FromFile", "path": str(classified[0] / "weights.safetensors")})
+    params = validated(
+        extractor=RMAC,
+        weights={"name": "FromFile", "path": str(classified[0] / "weights.safetensors")},
+    )
     stage.run(params, dataset=dataset, features=empty(tmp_path / "rmac"))
     store = FeatureStore(tmp_path / "rmac")
     assert (store.regions, store.dim) == (1, 4)
@@ -175,7 +211,12 @@ def test_rmac_keeps_its_whitening_and_shards_load_it(
     with pytest.raises(ValueError, match="every shard would learn a whitening of its own"):
         stage.run(params, dataset=dataset, features=empty(tmp_path / "shard"), shard="2/2")
     whitened = {"name": "FromFile", "path": str(tmp_path / "rmac" / "weights.safetensors")}
-    stage.run(validated(extractor=RMAC, weights=whitened), dataset=dataset, features=tmp_path / "shard", shard="2/2")
+    stage.run(
+        validated(extractor=RMAC, weights=whitened),
+        dataset=dataset,
+        features=tmp_path / "shard",
+        shard="2/2",
+    )
     shard = FeatureStore(tmp_path / "shard")
     assert shard.image_ids == store.image_ids[12:]
     assert shard.gather(range(12)).features.equal(store.gather(range(12, 24)).features)

@@ -20,21 +20,43 @@ PHRASES = {"name": "TrainOnPhrases"}
     ("extractor", "weights", "message"),
     [
         (ARRAYS, None, "batch_size is 8, but ImageArrays runs no network: set it to null"),
-        (ARRAYS, "Pretrained", "weights is Pretrained, but ImageArrays reads published files: set it to null"),
+        (
+            ARRAYS,
+            "Pretrained",
+            "weights is Pretrained, but ImageArrays reads published files: set it to null",
+        ),
         (GRID, None, "weights is null, but Grid needs weights: name one of FromFile, Pretrained"),
         (PIXELS, PHRASES, "TrainOnPhrases trains a feature map, which Pixels does not have"),
-        ("Proposals", PHRASES, "TrainOnPhrases needs images of one shape: set resize of Proposals to square"),
-        (GRID, CLASSIFIER, "TrainClassifier trains the backbone of Pixels or ImageFiles, not of Grid"),
-        (PIXELS, CLASSIFIER | {"path": "imagenet"}, "task is 'shapes' and path is 'imagenet': set task"),
+        (
+            "Proposals",
+            PHRASES,
+            "TrainOnPhrases needs images of one shape: set resize of Proposals to square",
+        ),
+        (
+            GRID,
+            CLASSIFIER,
+            "TrainClassifier trains the backbone of Pixels or ImageFiles, not of Grid",
+        ),
+        (
+            PIXELS,
+            CLASSIFIER | {"path": "imagenet"},
+            "task is 'shapes' and path is 'imagenet': set task",
+        ),
         (PIXELS, "TrainClassifier", "task is None and path is None: set task"),
-        (PIXELS, CLASSIFIER | {"start": PHRASES}, "start is TrainOnPhrases, expected weights that are not trained"),
+        (
+            PIXELS,
+            CLASSIFIER | {"start": PHRASES},
+            "start is TrainOnPhrases, expected weights that are not trained",
+        ),
         (GRID, PHRASES | {"epochs": 0}, "epochs is 0: expected 1 or more"),
         (GRID, PHRASES | {"learning_rate": 0.0}, "learning_rate is 0.0: expected more than 0"),
         (GRID, "FromFile", r"weights\.path: missing, and FromFile has no default for it"),
         ({**GRID, "path": "arrays"}, "Pretrained", "Grid takes no 'path'"),
     ],
 )
-def test_contradictory_parameters_are_errors_before_any_work(extractor: object, weights: object, message: str) -> None:
+def test_contradictory_parameters_are_errors_before_any_work(
+    extractor: object, weights: object, message: str
+) -> None:
     with pytest.raises(ParameterError, match=message):
         validated(extractor=extractor, weights=weights)
 
@@ -59,7 +81,10 @@ def test_extraction_is_shardable_unless_something_is_learned_first(
     extractor: object, weights: object, shardable: bool
 ) -> None:
     batch_size = None if weights is None else 8
-    assert validated(extractor=extractor, weights=weights, batch_size=batch_size).shardable == shardable
+    assert (
+        validated(extractor=extractor, weights=weights, batch_size=batch_size).shardable
+        == shardable
+    )
 
 
 def test_user_paths_are_those_of_readers_and_weights() -> None:
@@ -75,4 +100,6 @@ def test_sections_in_the_readme_are_valid() -> None:
     blocks = README.read_text().split("```yaml\n")[1:]
     assert blocks
     for block in blocks:
-        validated(**json.loads(json.dumps(yaml.safe_load(block.split("```")[0])["extract_features"])))
+        validated(
+            **json.loads(json.dumps(yaml.safe_load(block.split("```")[0])["extract_features"]))
+        )

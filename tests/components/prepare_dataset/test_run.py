@@ -24,14 +24,20 @@ README = Path(__file__).parents[3] / "components" / "prepare_dataset" / "README.
 
 
 def validated(**changes: object) -> PrepareDatasetParams:
-    sections = parameters.validate({"seed": 0, "prepare_dataset": {**SECTION, **changes}}, [COMPONENT])
+    sections = parameters.validate(
+        {"seed": 0, "prepare_dataset": {**SECTION, **changes}}, [COMPONENT]
+    )
     params = sections["prepare_dataset"]
     assert isinstance(params, PrepareDatasetParams)
     return params
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_scenes_give_an_artifact_that_can_be_moved(tmp_path):
@@ -53,7 +59,9 @@ def test_too_many_broken_images_name_the_setting(tmp_path, capsys):
         image.write_bytes(image.read_bytes() if number else b"broken")
     (tmp_path / "dataset").mkdir()
     corpus = {"name": "ImageFolder", "root": str(photos), "val": 0, "test": 0}
-    with pytest.raises(ValueError, match=r"such as --set prepare_dataset\.max_rejected_fraction=0\.1$"):
+    with pytest.raises(
+        ValueError, match=r"such as --set prepare_dataset\.max_rejected_fraction=0\.1$"
+    ):
         run(validated(corpus=corpus), dataset=tmp_path / "dataset")
     assert "rejected: 1 images, such as " in capsys.readouterr().err
 
@@ -83,14 +91,20 @@ def test_seed_of_params_reaches_the_corpus(tmp_path):
 def test_root_of_params_reaches_the_corpus(tmp_path):
     (tmp_path / "corpus").mkdir()
     params = validated(corpus={"name": "Flickr30k", "root": str(tmp_path / "corpus")})
-    with pytest.raises(ValueError, match=r"Flickr30k needs .*corpus/dataset_flickr30k\.json: no such file"):
+    with pytest.raises(
+        ValueError, match=r"Flickr30k needs .*corpus/dataset_flickr30k\.json: no such file"
+    ):
         run(params, dataset=tmp_path)
 
 
 def test_root_is_a_user_path():
     section = {**SECTION, "corpus": {"name": "Flickr8k", "root": "data/flickr8k"}}
     assert COMPONENT.user_paths(section) == {("corpus", "root"): "data/flickr8k"}
-    nested = {"name": "Combined", "train": {"name": "COCO", "root": "a"}, "test": {"name": "ReferIt", "root": "b"}}
+    nested = {
+        "name": "Combined",
+        "train": {"name": "COCO", "root": "a"},
+        "test": {"name": "ReferIt", "root": "b"},
+    }
     paths = COMPONENT.user_paths({**SECTION, "corpus": nested})
     assert paths == {("corpus", "train", "root"): "a", ("corpus", "test", "root"): "b"}
     local = validated(corpus=nested, copy_images=False).local_files()
@@ -101,7 +115,10 @@ def test_root_is_a_user_path():
     ("changes", "message"),
     [
         ({"corpus": {"name": "Scene"}}, "did you mean 'Scenes'"),
-        ({"corpus": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),  # codespell:ignore trian
+        (
+            {"corpus": {"name": "Scenes", "trian": 3}},
+            "did you mean 'train'",
+        ),  # codespell:ignore trian
         ({"corpus": {"name": "Scenes", "seed": 3}}, "prepare_dataset.corpus.seed: leave it out"),
         ({"corpus": {"name": "Scenes", "root": "x"}}, "Scenes takes no 'root'"),
         ({"max_rejected_fraction": 2.0}, "prepare_dataset.max_rejected_fraction"),
@@ -115,8 +132,13 @@ def test_invalid_parameters_are_rejected_before_any_work(changes, message):
 
 def test_examples_of_the_readme_are_valid():
     text = README.read_text()
-    examples = [yaml.safe_load(block.split("```")[0])["prepare_dataset"] for block in text.split("```yaml\n")[1:]]
-    examples += [{"corpus": yaml.safe_load(corpus)} for corpus in re.findall(r"`(\{name: .*\})`", text)]
+    examples = [
+        yaml.safe_load(block.split("```")[0])["prepare_dataset"]
+        for block in text.split("```yaml\n")[1:]
+    ]
+    examples += [
+        {"corpus": yaml.safe_load(corpus)} for corpus in re.findall(r"`(\{name: .*\})`", text)
+    ]
     assert {example["corpus"]["name"] for example in examples} == {
         "Scenes",
         "Flickr8k",
@@ -146,7 +168,9 @@ def test_changed_published_features_change_the_dataset(tmp_path):
         (tmp_path / f"{name}_caps.txt").write_text("a dog\n" * 5)
         (tmp_path / f"{name}_ids.txt").write_text("1\n")
         np.save(tmp_path / f"{name}_ims.npy", np.ones((1, 2, 4), np.float32))
-    params = validated(corpus={"name": "PrecomputedCaptions", "root": str(tmp_path)}, copy_images=False)
+    params = validated(
+        corpus={"name": "PrecomputedCaptions", "root": str(tmp_path)}, copy_images=False
+    )
     datasets = []
     for value in (1.0, 1.0, 7.0):
         np.save(tmp_path / "train_ims.npy", np.full((1, 2, 4), value, np.float32))

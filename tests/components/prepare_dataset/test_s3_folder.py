@@ -26,7 +26,9 @@ def test_folder_at_an_address_is_read_like_a_folder(
     for number, image in enumerate(corpus.images):
         content = (tmp_path / "scenes" / str(image.path)).read_bytes()
         client.put_object(Bucket="bucket", Key=f"photos/holiday/{number}.jpg", Body=content)
-        texts = [caption.text for caption in corpus.captions if caption.image_id == image.image_id][:2]
+        texts = [caption.text for caption in corpus.captions if caption.image_id == image.image_id][
+            :2
+        ]
         rows += [f'holiday/{number}.jpg,"{text}",{SPLITS[number]}' for text in texts]
     client.put_object(Bucket="bucket", Key="photos/captions.csv", Body="\n".join(rows).encode())
     section = {

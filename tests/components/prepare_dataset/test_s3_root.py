@@ -67,14 +67,20 @@ def test_library_without_a_client_of_the_server_says_what_to_do(dataset: Path) -
         tables.image_path(tables.images["image_id"][0])
 
 
-def test_splits_of_two_buckets_are_read_from_both(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splits_of_two_buckets_are_read_from_both(
+    s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     upload_scenes(tmp_path / "scenes", train=1, val=1, test=1)
     client = boto3.client("s3")
     client.create_bucket(Bucket="other")
     for entry in client.list_objects_v2(Bucket="bucket")["Contents"]:
-        client.copy_object(Bucket="other", Key=entry["Key"], CopySource={"Bucket": "bucket", "Key": entry["Key"]})
+        client.copy_object(
+            Bucket="other", Key=entry["Key"], CopySource={"Bucket": "bucket", "Key": entry["Key"]}
+        )
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "first"))
-    train, val = ({"name": "Flickr8k", "root": root} for root in (ADDRESS, ADDRESS.replace("bucket", "other")))
+    train, val = (
+        {"name": "Flickr8k", "root": root} for root in (ADDRESS, ADDRESS.replace("bucket", "other"))
+    )
     section = {**SECTION, "corpus": {"name": "Combined", "train": train, "val": val}}
     values = download_user_files({"seed": 0, "prepare_dataset": section}, COMPONENT)
     params = parameters.validate(values, [COMPONENT])["prepare_dataset"]
@@ -82,7 +88,9 @@ def test_splits_of_two_buckets_are_read_from_both(s3: None, tmp_path: Path, monk
     (tmp_path / "dataset").mkdir()
     run(params, dataset=tmp_path / "dataset")
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "second"))
-    monkeypatch.setattr(remote_files, "_fetch", None)  # the previous function is restored after the test
+    monkeypatch.setattr(
+        remote_files, "_fetch", None
+    )  # the previous function is restored after the test
     fetch_remote_files()
     tables = read_dataset(tmp_path / "dataset")
     paths = [tables.image_path(name) for name in tables.images["image_id"]]

@@ -32,7 +32,9 @@ SECTION: dict[str, Any] = {
 
 
 def validated(**changes: Any) -> PretrainSorterParams:
-    params = parameters.validate({"seed": 1, "pretrain_sorter": SECTION | changes}, [COMPONENT])["pretrain_sorter"]
+    params = parameters.validate({"seed": 1, "pretrain_sorter": SECTION | changes}, [COMPONENT])[
+        "pretrain_sorter"
+    ]
     assert isinstance(params, PretrainSorterParams)
     return params
 
@@ -57,7 +59,9 @@ def test_run_writes_the_same_bytes_with_the_same_seed(tmp_path: Path) -> None:
 
 def test_run_draws_the_figures_of_the_thesis(tmp_path: Path) -> None:
     metrics = run(validated(training=TRAINING | {"depths": [1, 2]}), sorter=tmp_path)
-    assert all((tmp_path / f"{name}.png").stat().st_size > 0 for name in ("l1", "behavior", "depths"))
+    assert all(
+        (tmp_path / f"{name}.png").stat().st_size > 0 for name in ("l1", "behavior", "depths")
+    )
     errors = pd.read_csv(tmp_path / "l1.csv", index_col="sorter")["l1"]
     assert errors["PositionwiseLSTMSorter"] == pytest.approx(metrics["held_out_l1"])
     assert errors["ExactRankSorter"] == 0
@@ -77,11 +81,23 @@ def test_sorter_without_weights_is_stored_without_training(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sorter": "ExactRankSorter"}, "ExactRankSorter has no weights to train: set training to null"),
-        ({"training": None}, "training is null, but PositionwiseLSTMSorter has weights: set training"),
-        ({"sorter": {"name": "PositionwiseLSTMSorter", "length": 5}}, r"sorter\.length: leave it out"),
+        (
+            {"sorter": "ExactRankSorter"},
+            "ExactRankSorter has no weights to train: set training to null",
+        ),
+        (
+            {"training": None},
+            "training is null, but PositionwiseLSTMSorter has weights: set training",
+        ),
+        (
+            {"sorter": {"name": "PositionwiseLSTMSorter", "length": 5}},
+            r"sorter\.length: leave it out",
+        ),
         ({"training": TRAINING | {"schedule": {"name": "Stepp"}}}, "did you mean 'Step'"),
-        ({"training": TRAINING | {"schedule": {"name": "Step", "gama": 0.5}}}, "did you mean 'gamma'"),
+        (
+            {"training": TRAINING | {"schedule": {"name": "Step", "gama": 0.5}}},
+            "did you mean 'gamma'",
+        ),
     ],
 )
 def test_parameters_are_validated(changes: dict[str, Any], message: str) -> None:

@@ -19,7 +19,9 @@ REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_
 
 def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
     """Write a graph that averages the first input over its second axis: (B, T) -> (B, 1), (B, R, D) -> (B, D)."""
-    values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs]
+    values = [
+        helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs
+    ]
     keep = inputs[0][2] == 2
     nodes = [
         helper.make_node("Cast", [inputs[0][0]], ["numbers"], to=TensorProto.FLOAT),
@@ -29,7 +31,10 @@ def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
     output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [None, None])
     onnx_graph = helper.make_graph(nodes, "mean", values, [output], [axes])
-    onnx.save(helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    onnx.save(
+        helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(file),
+    )
 
 
 def backbone(file: Path, size: int) -> None:
@@ -42,8 +47,13 @@ def backbone(file: Path, size: int) -> None:
     shape = helper.make_tensor("shape", TensorProto.INT64, [3], [0, 3, -1])
     output = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, None])
     onnx_graph = helper.make_graph(nodes, "backbone", [pixels], [output], [shape])
-    onnx.save(helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
-    artifacts.write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
+    onnx.save(
+        helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(file),
+    )
+    artifacts.write_json(
+        file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"}
+    )
 
 
 def encoded(pixels: NDArray[np.uint8]) -> str:
@@ -55,15 +65,25 @@ def encoded(pixels: NDArray[np.uint8]) -> str:
 def make_artifacts(folder: Path) -> tuple[Path, Path]:
     """Write an onnx and a metrics artifact in the format of the previous stages."""
     partial = artifacts.open_partial(folder / "onnx", {})
-    graph(partial / "text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
-    graph(partial / "image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
+    graph(
+        partial / "text_encoder.onnx",
+        [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)],
+    )
+    graph(
+        partial / "image_encoder.onnx",
+        [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)],
+    )
     backbone(partial / "backbone.onnx", size=2)
     Vocabulary(WORDS).save(partial / Vocabulary.FILE)
     artifacts.commit(partial, folder / "onnx", {"inputs": {}})
     partial = artifacts.open_partial(folder / "metrics", {})
     artifacts.write_json(partial / "metrics.json", REPORT)
-    (partial / "MODEL_CARD.md").write_text("# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n")
+    (partial / "MODEL_CARD.md").write_text(
+        "# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n"
+    )
     artifacts.commit(
-        partial, folder / "metrics", {"inputs": {"dataset": 2 * 32 * "a"}, "metrics": {"R@1": 0.5, "R@5": None}}
+        partial,
+        folder / "metrics",
+        {"inputs": {"dataset": 2 * 32 * "a"}, "metrics": {"R@1": 0.5, "R@5": None}},
     )
     return folder / "onnx", folder / "metrics"

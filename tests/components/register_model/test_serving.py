@@ -40,7 +40,9 @@ def records(*rows: dict[str, Any]) -> bytes:
 
 def post(port: int, body: bytes | Iterator[bytes]) -> tuple[int, str]:
     """Return status and body of the answer."""
-    request = Request(f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"})
+    request = Request(
+        f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"}
+    )
     try:
         with urlopen(request, timeout=30) as response:
             return response.status, response.read().decode()
@@ -66,15 +68,21 @@ def test_served_model_embeds_text_images_and_features_without_torch(
     (tmp_path / "registration").mkdir()
     params = RegisterModelParams(seed=1, model=MODEL, alias="candidate")
     with stage_run("register_model", {"seed": 1, "register_model": params.model_dump()}, {}):
-        register_model(params, metrics=metrics, onnx=onnx_files, registration=tmp_path / "registration")
+        register_model(
+            params, metrics=metrics, onnx=onnx_files, registration=tmp_path / "registration"
+        )
     version = mlflow.MlflowClient().get_model_version_by_alias(MODEL, "candidate")
     assert version.description.startswith("# A model")
     assert "c0de" not in version.description
     client = mlflow.MlflowClient()
     (output,) = client.get_run(version.run_id).outputs.model_outputs
     logged = client.get_logged_model(output.model_id)
-    assert [(m.key, m.value, m.dataset_digest) for m in logged.metrics] == [("R_at_1", 0.5, 36 * "a")]
-    assert version.source == f"models:/{logged.model_id}"  # MLflow's own databases keep no model_id of a version
+    assert [(m.key, m.value, m.dataset_digest) for m in logged.metrics] == [
+        ("R_at_1", 0.5, 36 * "a")
+    ]
+    assert (
+        version.source == f"models:/{logged.model_id}"
+    )  # MLflow's own databases keep no model_id of a version
 
     model = mlflow.pyfunc.load_model(f"models:/{MODEL}@candidate")
     with pytest.raises(MlflowException) as error:  # what 'mlflow models serve' answers
@@ -85,13 +93,17 @@ def test_served_model_embeds_text_images_and_features_without_torch(
     assert "stack_trace" not in json.loads(error.value.serialize_as_json())
 
     pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
-    files = pd.DataFrame({"image": [base64.b64decode(encoded(pixels)), encoded(pixels)]})  # binary, or base64
+    files = pd.DataFrame(
+        {"image": [base64.b64decode(encoded(pixels)), encoded(pixels)]}
+    )  # binary, or base64
     binary, text = (embedding.tolist() for embedding in model.predict(files)["embedding"])
     assert binary == text == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
 
     broken_torch = tmp_path / "broken" / "torch"
     broken_torch.mkdir(parents=True)
-    (broken_torch / "__init__.py").write_text("raise ImportError('serving must not import torch')\n")
+    (broken_torch / "__init__.py").write_text(
+        "raise ImportError('serving must not import torch')\n"
+    )
     port = free_port()
     log = (tmp_path / "log.txt").open("wb")
     server = subprocess.Popen(
@@ -120,22 +132,44 @@ def test_served_model_embeds_text_images_and_features_without_torch(
             except (URLError, OSError):
                 time.sleep(0.3)
         rows = [{"text": "A dog runs."}, {"text": "a zebra"}, {"text": "dog"}]
-        expected = EmbedderModel(Embedder(onnx_files)).predict(pd.DataFrame(rows))["embedding"].tolist()
+        expected = (
+            EmbedderModel(Embedder(onnx_files)).predict(pd.DataFrame(rows))["embedding"].tolist()
+        )
         np.testing.assert_allclose([row["embedding"] for row in predict(port, rows)], expected)
         regions = np.arange(12.0).reshape(3, 4)
         (prediction,) = predict(port, [{"features": regions.tolist()}])
         assert prediction["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
-        mixed = predict(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
-        assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
+        mixed = predict(
+            port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}]
+        )
+        assert mixed[0]["embedding"] == pytest.approx(
+            pixels.mean(axis=2).ravel().tolist(), rel=1e-3
+        )
         assert mixed[1]["embedding"] == Embedder(onnx_files).embed_sentences(["dog"])[0].tolist()
         for body, status, message in (
             (records({"text": None}), 400, "row 0 has none, expected one of text, image, features"),
             (records({"image": "x"}), 400, "expected the base64 of an image file"),
-            (records({"txt": "dog"}), 400, "no row has text or image or features; columns of other names are ignored"),
-            (records(*rows, {"text": "dog"}), 400, "the request has 4 rows, at most 3 are accepted (BIFOCAL_MAX_ROWS"),
-            (records({"text": 6000 * "x"}), 413, "the body has more than 5000 bytes (BIFOCAL_MAX_BODY_BYTES"),
+            (
+                records({"txt": "dog"}),
+                400,
+                "no row has text or image or features; columns of other names are ignored",
+            ),
+            (
+                records(*rows, {"text": "dog"}),
+                400,
+                "the request has 4 rows, at most 3 are accepted (BIFOCAL_MAX_ROWS",
+            ),
+            (
+                records({"text": 6000 * "x"}),
+                413,
+                "the body has more than 5000 bytes (BIFOCAL_MAX_BODY_BYTES",
+            ),
             (records({"features": [[1.0], [2.0, 3.0]]}), 400, "row 0 has invalid features"),
-            (iter([3000 * b"x", 3000 * b"x"]), 413, "the body has more than 5000 bytes"),  # chunks of unknown length
+            (
+                iter([3000 * b"x", 3000 * b"x"]),
+                413,
+                "the body has more than 5000 bytes",
+            ),  # chunks of unknown length
             (b"no JSON", 400, "Ensure that input is a valid JSON formatted string"),
             (b'{"rows": []}', 400, "The input must be a JSON dictionary with exactly one"),
         ):

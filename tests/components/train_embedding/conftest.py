@@ -26,7 +26,12 @@ def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
         save_sorter(paths["sorter"], ExactRankSorter(), {})
         corpus = Scenes(train=train, val=val, test=4, size=64).read(paths["dataset"] / "images")
         write_dataset(
-            paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+            paths["dataset"],
+            "Scenes",
+            corpus,
+            copy_images=True,
+            max_pixels=10_000,
+            max_rejected_fraction=0.0,
         )
         captions = read_dataset(paths["dataset"]).captions
         vectorizer = TFIDF(min_count=1)

@@ -27,6 +27,8 @@ def validated(phase: dict[str, Any] | None = None, **changes: Any) -> TrainEmbed
     """The section of params.yaml with one phase, changed as the test says."""
     values = parameters.load(Path(__file__).parents[3] / "params.yaml")["train_embedding"]
     section = values | SECTION | {"phases": [PHASE | (phase or {})]} | changes
-    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
+    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])[
+        "train_embedding"
+    ]
     assert isinstance(params, TrainEmbeddingParams)
     return params

@@ -22,7 +22,9 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     paths = scened(16, 8)
     random = torch.Generator().manual_seed(0)
     ids = [*pd.read_parquet(paths["dataset"] / "images.parquet")["image_id"]]
-    with FeatureWriter(paths["features"], regions=2, dim=24, metadata={"weights": "a"}, images_per_file=64) as writer:
+    with FeatureWriter(
+        paths["features"], regions=2, dim=24, metadata={"weights": "a"}, images_per_file=64
+    ) as writer:
         for image_id in ids:
             writer.add(str(image_id), torch.randn(2, 24, generator=random).numpy())
     return paths
@@ -42,7 +44,9 @@ def starting_from(path: Path, **changes: object) -> TrainEmbeddingParams:
 def test_without_phases_the_embedding_is_transferred_as_it_is(
     artifacts: dict[str, Path], first: Path, tmp_path: Path
 ) -> None:
-    assert run(starting_from(first, phases=[]), **artifacts, embedding=tmp_path) == {"best_epoch": 0}
+    assert run(starting_from(first, phases=[]), **artifacts, embedding=tmp_path) == {
+        "best_epoch": 0
+    }
     theirs, ours = load_model(first).state_dict(), load_model(tmp_path).state_dict()
     assert all(theirs[name].equal(ours[name]) for name in theirs)
     assert list(pd.read_csv(tmp_path / "history.csv")) == ["phase", "epoch", "loss", "monitor"]
@@ -57,7 +61,10 @@ def test_fine_tuning_keeps_the_embedding_unless_it_improves(
     history = pd.read_csv(tmp_path / "history.csv")
     assert history["epoch"].tolist() == [0, 1, 2]
     assert history["recall_sum"].nunique() == 1
-    assert metrics == {"best_epoch": 0, "validation_recall_sum": pytest.approx(history["recall_sum"].max())}
+    assert metrics == {
+        "best_epoch": 0,
+        "validation_recall_sum": pytest.approx(history["recall_sum"].max()),
+    }
     theirs, ours = load_model(first).state_dict(), load_model(tmp_path).state_dict()
     assert all(theirs[name].equal(ours[name]) for name in theirs)
 
@@ -76,9 +83,13 @@ def test_an_initialized_training_that_was_killed_reads_its_weights(
     assert load_model(out).state_dict().keys() == load_model(first).state_dict().keys()
 
 
-def test_another_architecture_is_refused(artifacts: dict[str, Path], first: Path, tmp_path: Path) -> None:
+def test_another_architecture_is_refused(
+    artifacts: dict[str, Path], first: Path, tmp_path: Path
+) -> None:
     model = {**starting_from(first).model_dump()["model"], "dim": 16}
-    with pytest.raises(ValueError, match=r"has .* and the model to train has .*: build the model of that embedding"):
+    with pytest.raises(
+        ValueError, match=r"has .* and the model to train has .*: build the model of that embedding"
+    ):
         run(starting_from(first, phases=[], model=model), **artifacts, embedding=tmp_path)
 
 

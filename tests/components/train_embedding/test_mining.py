@@ -30,9 +30,15 @@ PHASE: dict[str, Any] = {
 
 
 def validated(recipe: str) -> TrainEmbeddingParams:
-    values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"])["train_embedding"]
-    section = parameters.merge(values, {"model": {"dim": 16}, "phases": {0: PHASE}, "checkpoint_every_seconds": 1000.0})
-    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
+    values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"])[
+        "train_embedding"
+    ]
+    section = parameters.merge(
+        values, {"model": {"dim": 16}, "phases": {0: PHASE}, "checkpoint_every_seconds": 1000.0}
+    )
+    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])[
+        "train_embedding"
+    ]
     assert isinstance(params, TrainEmbeddingParams)
     return params
 
@@ -45,10 +51,14 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     texts = TextStore(paths["text"])
     torch.manual_seed(0)
     directions = torch.randn(texts.dim, 16)
-    with FeatureWriter(paths["features"], regions=1, dim=32, metadata={}, images_per_file=64) as writer:
+    with FeatureWriter(
+        paths["features"], regions=1, dim=32, metadata={}, images_per_file=64
+    ) as writer:
         for image_id, rows in tables.captions.groupby("image_id"):
             content = texts.gather(texts.rows(rows["caption_id"])).values.sum(dim=0) @ directions
-            writer.add(str(image_id), torch.cat([content, 6 * torch.randn(16)]).unsqueeze(0).numpy())
+            writer.add(
+                str(image_id), torch.cat([content, 6 * torch.randn(16)]).unsqueeze(0).numpy()
+            )
     return paths
 
 
@@ -65,7 +75,9 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
     }
     features, text = FeatureStore(artifacts["features"]), TextStore(artifacts["text"])
     validate = Semantic().of_pairs(
-        SemanticPairs(ImageCaptionPairs(read_dataset(artifacts["dataset"]).split("val"), features, text))
+        SemanticPairs(
+            ImageCaptionPairs(read_dataset(artifacts["dataset"]).split("val"), features, text)
+        )
     )
     trained = load_model(tmp_path)
     assert validate(trained)["ndcg"] == pytest.approx(history["ndcg"][best])

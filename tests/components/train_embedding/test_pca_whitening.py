@@ -38,7 +38,9 @@ def artifacts(scened: Scened, tmp_path_factory: pytest.TempPathFactory) -> dict[
         "extractor": extractor,
         "weights": {"name": "FromFile", "path": str(weights)},
     }
-    params = parameters.validate({"seed": 0, "extract_features": values}, [EXTRACT_FEATURES])["extract_features"]
+    params = parameters.validate({"seed": 0, "extract_features": values}, [EXTRACT_FEATURES])[
+        "extract_features"
+    ]
     extract_features(params, dataset=paths["dataset"], features=paths["features"])
     return paths
 
@@ -47,7 +49,12 @@ def test_untrained_rmac_is_whitened_by_the_regions_of_training_images(
     artifacts: dict[str, Path], tmp_path: Path
 ) -> None:
     encoder = {"name": "RMACEncoder", "backbone": "resnet10t", "model_arguments": SMALL}
-    model = {"name": "TwoBranchModel", "dim": 8, "image_encoder": encoder, "text_encoder": "BagOfWordsEncoder"}
+    model = {
+        "name": "TwoBranchModel",
+        "dim": 8,
+        "image_encoder": encoder,
+        "text_encoder": "BagOfWordsEncoder",
+    }
     metrics = run(
         validated(model=model, phases=[], initialization={"name": "PCAWhitening", "images": 20}),
         **artifacts,
@@ -57,16 +64,22 @@ def test_untrained_rmac_is_whitened_by_the_regions_of_training_images(
     tables = read_dataset(artifacts["dataset"])
     store = open_features(artifacts["features"], tables)
     extractor = RMAC(**IMAGES, dim=8)
-    extractor.backbone.network.load_state_dict(load_file(artifacts["features"] / "weights.safetensors"))
+    extractor.backbone.network.load_state_dict(
+        load_file(artifacts["features"] / "weights.safetensors")
+    )
 
     def regions(image_ids: list[str]) -> list[np.ndarray]:
-        images = [extractor.preprocess(open_image(tables.image_path(image_id))) for image_id in image_ids]
+        images = [
+            extractor.preprocess(open_image(tables.image_path(image_id))) for image_id in image_ids
+        ]
         with torch.inference_mode():
             return [vectors.double().numpy() for vectors in extractor.region_vectors(images)]
 
     train = list(tables.split("train").images["image_id"])
     drawn = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:20].tolist()
-    pca = PCA(8, whiten=True, svd_solver="full").fit(np.concatenate(regions([train[row] for row in drawn])))
+    pca = PCA(8, whiten=True, svd_solver="full").fit(
+        np.concatenate(regions([train[row] for row in drawn]))
+    )
     test = tables.split("test")
     expected = np.stack([
         normalize(normalize(pca.transform(vectors)).sum(axis=0, keepdims=True))[0]
@@ -81,4 +94,8 @@ def test_pca_whitening_needs_rmac(artifacts: dict[str, Path], tmp_path: Path) ->
     model = {"name": "TwoBranchModel", "dim": 8, "text_encoder": "BagOfWordsEncoder",
              "image_encoder": {"name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL}}  # fmt: skip
     with pytest.raises(ValueError, match="PCAWhitening needs an RMACEncoder, not BEANEncoder"):
-        run(validated(model=model, phases=[], initialization="PCAWhitening"), **artifacts, embedding=tmp_path)
+        run(
+            validated(model=model, phases=[], initialization="PCAWhitening"),
+            **artifacts,
+            embedding=tmp_path,
+        )

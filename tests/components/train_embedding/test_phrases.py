@@ -23,8 +23,18 @@ from runtime import parameters
 from tests.components.train_embedding.conftest import Scened
 
 ROOT = Path(__file__).parents[3]
-LINEAR = {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
-MODEL = {"name": "TwoBranchModel", "dim": 16, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
+LINEAR = {
+    "name": "TwoBranchModel",
+    "dim": 8,
+    "image_encoder": "LinearEncoder",
+    "text_encoder": "LinearEncoder",
+}
+MODEL = {
+    "name": "TwoBranchModel",
+    "dim": 16,
+    "image_encoder": "LinearEncoder",
+    "text_encoder": "BagOfWordsEncoder",
+}
 
 
 def validated(epochs: list[int], learning_rate: float = 0.02) -> TrainEmbeddingParams:
@@ -43,7 +53,9 @@ def validated(epochs: list[int], learning_rate: float = 0.02) -> TrainEmbeddingP
         for index, phase in enumerate(values["phases"][: len(epochs)])
     ]
     section = values | {"model": MODEL, "phases": phases, "precision": "float32"}
-    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
+    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])[
+        "train_embedding"
+    ]
     assert isinstance(params, TrainEmbeddingParams)
     return params
 
@@ -58,7 +70,9 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     directions = {word: random.normal(size=24) for word in words}
     cells = np.array([[x, y, x + 1, y + 1] for y in range(3) for x in range(3)]) * 64 / 3
     metadata = {"truth_regions": 16}
-    with FeatureWriter(paths["features"], regions=40, dim=24, metadata=metadata, images_per_file=64) as writer:
+    with FeatureWriter(
+        paths["features"], regions=40, dim=24, metadata=metadata, images_per_file=64
+    ) as writer:
         for image_id, rows in tables.phrases.groupby("image_id"):
             true = np.unique(np.concatenate(rows["boxes"].tolist()), axis=0)[:16]
             proposals = np.unique(np.concatenate([cells, true]), axis=0)[:24]
@@ -67,17 +81,27 @@ def artifacts(scened: Scened) -> dict[str, Path]:
             for text, truth in zip(rows["phrase"], rows["boxes"], strict=True):
                 overlap = box_iou(boxes, np.asarray(truth, np.float64)).max(axis=1)
                 features += overlap[:, None] * sum(directions[word] for word in text.split())
-            writer.add(str(image_id), features.astype(np.float32), (boxes / 64).astype(np.float32), truth=len(true))
+            writer.add(
+                str(image_id),
+                features.astype(np.float32),
+                (boxes / 64).astype(np.float32),
+                truth=len(true),
+            )
     return paths
 
 
-def test_two_phases_are_one_history_and_the_best_weights_are_kept(artifacts: dict[str, Path], tmp_path: Path) -> None:
+def test_two_phases_are_one_history_and_the_best_weights_are_kept(
+    artifacts: dict[str, Path], tmp_path: Path
+) -> None:
     metrics = run(validated([3, 2]), **artifacts, embedding=tmp_path)
     history = pd.read_csv(tmp_path / "history.csv")
     assert history["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert history["phase"].tolist() == [0, 0, 0, 1, 1]
     best = history["phrase_R@1"].max()
-    assert metrics == {"best_epoch": history["phrase_R@1"].idxmax() + 1, "validation_phrase_R@1": pytest.approx(best)}
+    assert metrics == {
+        "best_epoch": history["phrase_R@1"].idxmax() + 1,
+        "validation_phrase_R@1": pytest.approx(best),
+    }
     val = read_dataset(artifacts["dataset"]).split("val")
     vectorizer = load_vectorizer(artifacts["text"])
     pairs = PhraseBoxPairs(val, FeatureStore(artifacts["features"]), vectorizer)
@@ -88,7 +112,11 @@ def test_two_phases_are_one_history_and_the_best_weights_are_kept(artifacts: dic
 def test_correlation_analysis_of_phrases_localizes_without_a_training(
     artifacts: dict[str, Path], tmp_path: Path
 ) -> None:
-    changes = {"model": LINEAR, "initialization": {"name": "PhraseCCA", "regularization": 0.1}, "phases": []}
+    changes = {
+        "model": LINEAR,
+        "initialization": {"name": "PhraseCCA", "regularization": 0.1},
+        "phases": [],
+    }
     section = validated([1]).model_dump() | changes
     values = {"seed": 0, "train_embedding": section}
     params = parameters.validate(values, [COMPONENT])["train_embedding"]
@@ -106,14 +134,19 @@ def test_correlation_analysis_of_phrases_localizes_without_a_training(
     assert metrics["pairs"] == len(y) == len(inputs.phrases("train").resampled(10))
     # Correlations of the projected pairs equal the fit's, which the ridge lowers.
     model = load_model(tmp_path).double()
-    left, right = model.image_encoder.projection(x).detach(), model.text_encoder.projection(y).detach()
+    left, right = (
+        model.image_encoder.projection(x).detach(),
+        model.text_encoder.projection(y).detach(),
+    )
     both = torch.corrcoef(torch.cat([left, right], dim=1).T)
     correlations = both.diagonal(offset=left.shape[1])
     assert (correlations[:4] > 0.5).all()
     assert phrase_recall(inputs.phrases("val"), load_model(tmp_path))["phrase_R@1"] > 3 * 100 / 24
 
 
-def test_second_phase_that_does_not_improve_is_undone(artifacts: dict[str, Path], tmp_path: Path) -> None:
+def test_second_phase_that_does_not_improve_is_undone(
+    artifacts: dict[str, Path], tmp_path: Path
+) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for folder, params in ((one, validated([3])), (two, validated([3, 1], learning_rate=1e4))):
         folder.mkdir()

@@ -20,7 +20,9 @@ def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
     """The values of params.yaml with changes; changes of ``phase`` are in the first phase."""
     values = parameters.load(ROOT / "params.yaml")
     section = parameters.merge(values["train_embedding"], {"phases": {0: phase}} if phase else {})
-    params = parameters.validate({"seed": 0, "train_embedding": section | changes}, [COMPONENT])["train_embedding"]
+    params = parameters.validate({"seed": 0, "train_embedding": section | changes}, [COMPONENT])[
+        "train_embedding"
+    ]
     assert isinstance(params, TrainEmbeddingParams)
     return params
 
@@ -28,21 +30,47 @@ def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
 @pytest.mark.parametrize(
     ("phase", "changes", "message"),
     [
-        ({}, {"optimizer": {"name": "Adan"}}, "optimizer: torch.optim has no 'Adan'; did you mean 'Adam'"),
-        ({}, {"optimizer": {"name": "SGD", "lr": 0.1}}, "optimizer.lr: leave it out, the stage passes it"),
-        ({}, {"optimizer": "Adam", "decay_biases": False}, "decay_biases is false, and Adam has no weight_decay"),
+        (
+            {},
+            {"optimizer": {"name": "Adan"}},
+            "optimizer: torch.optim has no 'Adan'; did you mean 'Adam'",
+        ),
+        (
+            {},
+            {"optimizer": {"name": "SGD", "lr": 0.1}},
+            "optimizer.lr: leave it out, the stage passes it",
+        ),
+        (
+            {},
+            {"optimizer": "Adam", "decay_biases": False},
+            "decay_biases is false, and Adam has no weight_decay",
+        ),
         ({}, {"ema_decay": 1.0}, "ema_decay: got 1.0"),
         ({}, {"micro_batch_size": 0}, "micro_batch_size: got 0"),
         ({}, {"halve_after": [3]}, "halve_after: unknown key"),
-        ({"frozen_until": {"text_encoder": -1}}, {}, r"phases\.0\.frozen_until\.text_encoder: got -1"),
+        (
+            {"frozen_until": {"text_encoder": -1}},
+            {},
+            r"phases\.0\.frozen_until\.text_encoder: got -1",
+        ),
         ({"loss": "StructurLoss"}, {}, r"phases\.0\.loss: bifocal\.losses has no 'StructurLoss'"),
-        ({"batches": {"name": "CaptionBatches", "batch_size": 0}}, {}, r"phases\.0\.batches: batch_size is 0"),
+        (
+            {"batches": {"name": "CaptionBatches", "batch_size": 0}},
+            {},
+            r"phases\.0\.batches: batch_size is 0",
+        ),
         ({"batches": {"name": "PhraseBoxes", "max_negatives": 9}}, {}, "no negatives are mined"),
         ({"loss": {"name": "RecallLoss", "ks": [1]}}, {}, "ks is for surrogate 'recall'"),
-        ({"schedule": {"name": "MultiStep", "gamma": 2.0}}, {}, r"phases\.0\.schedule: gamma is 2\.0"),
+        (
+            {"schedule": {"name": "MultiStep", "gamma": 2.0}},
+            {},
+            r"phases\.0\.schedule: gamma is 2\.0",
+        ),
     ],
 )
-def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, Any], message: str) -> None:
+def test_wrong_values_are_explained(
+    phase: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ParameterError, match=message):
         validated(phase, **changes)
 
@@ -50,14 +78,21 @@ def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, An
 @pytest.mark.parametrize(
     ("phase", "changes", "message"),
     [
-        ({"batches": "MinedTriplets"}, {}, "MinedTriplets needs SemanticTripletLoss, with its margin: set it as loss"),
+        (
+            {"batches": "MinedTriplets"},
+            {},
+            "MinedTriplets needs SemanticTripletLoss, with its margin: set it as loss",
+        ),
         (
             {"loss": "SemanticTripletLoss"},
             {},
             "SemanticTripletLoss needs MinedTriplets or OrderedTriplets, not CaptionBatches",
         ),
         (
-            {"batches": "MinedTriplets", "loss": {"name": "WeightedSumLoss", "losses": ["SemanticTripletLoss"]}},
+            {
+                "batches": "MinedTriplets",
+                "loss": {"name": "WeightedSumLoss", "losses": ["SemanticTripletLoss"]},
+            },
             {},
             "MinedTriplets needs SemanticTripletLoss, with its margin: set it as loss",
         ),
@@ -67,9 +102,18 @@ def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, An
             "GroundingLoss needs scores.word_scores and scores.sentence_scores, which TwoBranchModel lacks",
         ),
         (TRIPLETS, {"model": GROUNDING}, "phases.0: MinedTriplets needs one vector per image"),
-        ({"batches": "PhraseBoxes"}, {"model": GROUNDING}, "PhraseBoxes needs one vector per image"),
         (
-            {"loss": {"name": "WeightedSumLoss", "losses": ["GroundingLoss", "StructurePreservingLoss"]}},
+            {"batches": "PhraseBoxes"},
+            {"model": GROUNDING},
+            "PhraseBoxes needs one vector per image",
+        ),
+        (
+            {
+                "loss": {
+                    "name": "WeightedSumLoss",
+                    "losses": ["GroundingLoss", "StructurePreservingLoss"],
+                }
+            },
             {"model": GROUNDING},
             "set visual_weight and textual_weight to 0",
         ),
@@ -103,7 +147,9 @@ def test_matching_parts_are_valid() -> None:
 
 
 def test_validators_are_checked() -> None:
-    assert validated({"validator": {"name": "Recall", "images": 100}}).phases[0].validator is not None
+    assert (
+        validated({"validator": {"name": "Recall", "images": 100}}).phases[0].validator is not None
+    )
     with pytest.raises(ParameterError, match="images is 1: expected 2 or more"):
         validated({"validator": {"name": "Recall", "images": 1}})
     with pytest.raises(ParameterError, match="has no 'Recalls'; did you mean 'Recall'"):
@@ -114,5 +160,7 @@ def test_phases_of_the_readme_are_valid() -> None:
     readme = (ROOT / "components" / "train_embedding" / "README.md").read_text()
     example = yaml.safe_load(readme.partition("```yaml\n")[2].partition("```")[0])
     values = parameters.merge(parameters.load(ROOT / "params.yaml"), example)
-    section = parameters.validate({"seed": 0, "train_embedding": values["train_embedding"]}, [COMPONENT])
+    section = parameters.validate(
+        {"seed": 0, "train_embedding": values["train_embedding"]}, [COMPONENT]
+    )
     assert len(section["train_embedding"].model_dump()["phases"]) == 2

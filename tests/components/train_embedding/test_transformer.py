@@ -36,7 +36,9 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     words = sorted({word for text in sentences for word in text.split()})
     random = np.random.default_rng(0)
     directions = {word: random.normal(size=12) for word in words}
-    with FeatureWriter(paths["features"], regions=1, dim=12, metadata={}, images_per_file=64) as writer:
+    with FeatureWriter(
+        paths["features"], regions=1, dim=12, metadata={}, images_per_file=64
+    ) as writer:
         for image_id, own in captions.groupby("image_id"):
             seen = sum(directions[word] for word in set(" ".join(own["text"]).split()))
             writer.add(str(image_id), np.asarray(seen, dtype=np.float32)[None])
@@ -49,12 +51,19 @@ def artifacts(scened: Scened) -> dict[str, Path]:
 
 
 def params(train: Any) -> TrainEmbeddingParams:
-    encoders = {"image_encoder": "LinearEncoder", "text_encoder": {"name": "TransformerEncoder", "train": train}}
-    return validated(PHASE, model={"name": "TwoBranchModel", "dim": 8, **encoders}, checkpoint_every_seconds=0.0)
+    encoders = {
+        "image_encoder": "LinearEncoder",
+        "text_encoder": {"name": "TransformerEncoder", "train": train},
+    }
+    return validated(
+        PHASE, model={"name": "TwoBranchModel", "dim": 8, **encoders}, checkpoint_every_seconds=0.0
+    )
 
 
 @pytest.mark.parametrize("train", ["AllLayers", {"name": "LoRA", "rank": 2}], ids=["all", "lora"])
-def test_killed_training_resumes_bit_for_bit(artifacts: dict[str, Path], tmp_path: Path, train: Any) -> None:
+def test_killed_training_resumes_bit_for_bit(
+    artifacts: dict[str, Path], tmp_path: Path, train: Any
+) -> None:
     whole, killed, checkpoints = tmp_path / "whole", tmp_path / "killed", iter(range(6))
     run(params(train), **artifacts, embedding=whole)
     history = pd.read_csv(whole / "history.csv")
@@ -72,7 +81,9 @@ def test_killed_training_resumes_bit_for_bit(artifacts: dict[str, Path], tmp_pat
     assert all(tensor.equal(resumed[name]) for name, tensor in expected.items())
 
 
-def test_weights_that_do_not_train_are_the_published_ones(artifacts: dict[str, Path], tmp_path: Path) -> None:
+def test_weights_that_do_not_train_are_the_published_ones(
+    artifacts: dict[str, Path], tmp_path: Path
+) -> None:
     run(params({"name": "LastLayers", "layers": 1}), **artifacts, embedding=tmp_path)
     trained = load_model(tmp_path).text_encoder.get_submodule("transformer").state_dict()
     published = Transformer.load(artifacts["text"] / "transformer").state_dict()

@@ -58,7 +58,9 @@ COUNT = {
 
 
 def validated(**changes: Any) -> TrainRankingHeadParams:
-    sections = parameters.validate({"seed": 0, "train_ranking_head": {**SHAPES, **changes}}, [COMPONENT])
+    sections = parameters.validate(
+        {"seed": 0, "train_ranking_head": {**SHAPES, **changes}}, [COMPONENT]
+    )
     params = sections["train_ranking_head"]
     assert isinstance(params, TrainRankingHeadParams)
     return params
@@ -79,26 +81,44 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for path in paths.values():
         path.mkdir()
     corpus = Scenes(train=60, val=30, test=30, size=64).read(paths["dataset"] / "images")
-    write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        paths["dataset"],
+        "Scenes",
+        corpus,
+        copy_images=True,
+        max_pixels=10_000,
+        max_rejected_fraction=0.0,
+    )
     random = np.random.default_rng(0)
     shapes: dict[str, list[float]] = {}
     for label in corpus.labels:
         if label.task == "shapes":
             assert label.value is not None
             shapes.setdefault(label.image_id, []).append(label.value)
-    with FeatureWriter(paths["features"], regions=4, dim=10, metadata={}, images_per_file=64) as writer:
+    with FeatureWriter(
+        paths["features"], regions=4, dim=10, metadata={}, images_per_file=64
+    ) as writer:
         for image_id, present in shapes.items():
             cells = 0.1 * random.normal(size=(4, 10))
             cells[random.integers(4)] += 4 * np.array(present)
             writer.add(image_id, cells.astype(np.float32))
-    save_sorter(paths["sorter"], PositionwiseLSTMSorter(16, hidden=4, layers=1), {"hidden": 4, "layers": 1})
+    save_sorter(
+        paths["sorter"], PositionwiseLSTMSorter(16, hidden=4, layers=1), {"hidden": 4, "layers": 1}
+    )
     return paths
 
 
-@pytest.mark.parametrize(("changes", "labels", "chance"), [({}, 10, 0.5), (COUNT, 1, 0.4)], ids=["shapes", "count"])
+@pytest.mark.parametrize(
+    ("changes", "labels", "chance"), [({}, 10, 0.5), (COUNT, 1, 0.4)], ids=["shapes", "count"]
+)
 def test_run_learns_both_tasks_of_the_scenes(tmp_path, artifacts, changes, labels, chance):
     metrics = run(validated(**changes), **artifacts, **outputs(tmp_path))
-    assert set(metrics) == {"loss_validation", "loss_test", "surrogate_validation", "surrogate_test"}
+    assert set(metrics) == {
+        "loss_validation",
+        "loss_test",
+        "surrogate_validation",
+        "surrogate_test",
+    }
     assert metrics["loss_test"] > chance
     report = json.loads((tmp_path / "ranking_metrics" / "metrics.json").read_text())
     assert report["loss"]["test"] == metrics["loss_test"]
@@ -114,7 +134,9 @@ def test_run_learns_both_tasks_of_the_scenes(tmp_path, artifacts, changes, label
     assert history[(changes or SHAPES)["metric"]].notna().all()
 
 
-def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_seed(tmp_path, artifacts):
+def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_seed(
+    tmp_path, artifacts
+):
     written = []
     for name in ("a", "b"):
         params = validated(sorter=None, surrogate=None)
@@ -127,12 +149,17 @@ def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_
 
 
 def test_untrained_sorter_is_rejected():
-    with pytest.raises(ParameterError, match="sorter is PositionwiseLSTMSorter, which must be trained first"):
+    with pytest.raises(
+        ParameterError, match="sorter is PositionwiseLSTMSorter, which must be trained first"
+    ):
         validated(sorter={"name": "PositionwiseLSTMSorter"})
 
 
 def test_sorter_that_no_loss_uses_is_rejected():
-    with pytest.raises(ParameterError, match="sorter is ExactRankSorter, but MultiLabelSoftMarginLoss use no sorter"):
+    with pytest.raises(
+        ParameterError,
+        match="sorter is ExactRankSorter, but MultiLabelSoftMarginLoss use no sorter",
+    ):
         validated(loss="MultiLabelSoftMarginLoss", surrogate=None)
 
 
@@ -144,7 +171,10 @@ def test_sorter_that_no_loss_uses_is_rejected():
         ({"surrogate": {"name": "RegressionLoss", "power": 3}}, r"surrogate\.power: got 3"),
         ({"metric": "accuracy"}, "metric: got 'accuracy'"),
         ({"phases": []}, "phases"),
-        ({"phases": [phase(frozen_until={"backbone": 1})]}, "a phase names backbone, but backbone is null"),
+        (
+            {"phases": [phase(frozen_until={"backbone": 1})]},
+            "a phase names backbone, but backbone is null",
+        ),
         ({"embedding": "embedding"}, "embedding is set, but backbone is null"),
     ],
 )

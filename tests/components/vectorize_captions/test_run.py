@@ -25,9 +25,13 @@ def dataset(tmp_path: Path) -> Path:
     folder.mkdir()
     image = {"path": None, "width": 0, "height": 0, "sha256": None}
     write_table(
-        folder / "images.parquet", IMAGES, [{"image_id": str(n), "split": split, **image} for n, split, _ in ROWS]
+        folder / "images.parquet",
+        IMAGES,
+        [{"image_id": str(n), "split": split, **image} for n, split, _ in ROWS],
     )
-    captions = [{"caption_id": number, "image_id": str(number), "text": text} for number, _, text in ROWS]
+    captions = [
+        {"caption_id": number, "image_id": str(number), "text": text} for number, _, text in ROWS
+    ]
     write_table(folder / "captions.parquet", CAPTIONS, captions)
     write_table(folder / "phrases.parquet", PHRASES, [])
     (folder / "dataset.json").write_text(json.dumps({"corpus": "test", "image_root": "images"}))
@@ -47,7 +51,10 @@ def test_vectorizer_is_fitted_on_the_training_captions(dataset: Path, tmp_path: 
     assert store.caption_ids.tolist() == [4, 2, 9, 7, 1]
     zebra = store.gather(store.rows([9]))
     assert zebra.values.tolist() == [store.vocabulary.encode(["a", "zebra", "runs"])]
-    assert load_vectorizer(tmp_path).vectorize(["a zebra runs"]).values.tolist() == zebra.values.tolist()
+    assert (
+        load_vectorizer(tmp_path).vectorize(["a zebra runs"]).values.tolist()
+        == zebra.values.tolist()
+    )
 
 
 def test_path_of_params_reaches_the_vectorizer(dataset: Path, tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ train_embedding:
 def write_photos(folder: Path) -> None:
     """Write 60 scenes with two captions each, and their phrases."""
     corpus = Scenes(train=60, val=0, test=0, size=64).read(folder)
-    captions = pd.DataFrame([(c.image_id, c.text) for c in corpus.captions], columns=["image_id", "caption"])
+    captions = pd.DataFrame(
+        [(c.image_id, c.text) for c in corpus.captions], columns=["image_id", "caption"]
+    )
     paths = {image.image_id: image.path for image in corpus.images}
     phrases: dict[str, list[object]] = {image_id: [] for image_id in paths}
     for phrase in corpus.phrases:
@@ -39,7 +41,9 @@ def write_photos(folder: Path) -> None:
     captions = captions.groupby("image_id").head(2)
     captions["image"] = captions["image_id"].map(paths)
     first = ~captions["image_id"].duplicated()
-    captions["phrases"] = captions["image_id"].map(lambda image_id: json.dumps(phrases[image_id])).where(first, "")
+    captions["phrases"] = (
+        captions["image_id"].map(lambda image_id: json.dumps(phrases[image_id])).where(first, "")
+    )
     captions[["image", "caption", "phrases"]].to_csv(folder / "captions.csv", index=False)
 
 
@@ -65,7 +69,9 @@ def pictures(photos: Path, tmp_path: Path) -> Path:
 def write_manifest(artifact: Path) -> None:
     """Write the manifest of an artifact, which the demo does not have."""
     files = artifacts.hash_files(artifact)
-    artifacts.write_json(artifact / artifacts.MANIFEST, {"schema_version": 1, "metrics": {}, "files": files})
+    artifacts.write_json(
+        artifact / artifacts.MANIFEST, {"schema_version": 1, "metrics": {}, "files": files}
+    )
 
 
 Command = Callable[..., Result]
@@ -79,7 +85,10 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     def run(*arguments: object) -> Result:
         # Other tests of this process need their own working directory and MLflow store.
         with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
-            for name in ("MLFLOW_TRACKING_URI", "BIFOCAL_WEIGHTS"):  # set first: what the command sets is then undone
+            for name in (
+                "MLFLOW_TRACKING_URI",
+                "BIFOCAL_WEIGHTS",
+            ):  # set first: what the command sets is then undone
                 patch.setenv(name, "")
                 patch.delenv(name)
             # An export of the packages of small takes a minute.
@@ -98,10 +107,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(command: Command, photos: Path, recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(
+    command: Command, photos: Path, recipe: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The run folder of ``bifocal train``."""
     folder = tmp_path_factory.mktemp("runs") / "mine"
-    result = command("train", photos, "--run", folder, "--recipe", recipe, "--set", "seed=3", "--budget", "1h")
+    result = command(
+        "train", photos, "--run", folder, "--recipe", recipe, "--set", "seed=3", "--budget", "1h"
+    )
     assert result.exit_code == 0, result.output
     assert "images of 64 pixels, 20 epochs" in result.output
     assert "All 60 images are used" in result.output

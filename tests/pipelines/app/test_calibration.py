@@ -26,7 +26,9 @@ def scenes() -> list[tuple[Scene, list[Sentence]]]:
 
 def shows(scene: Scene, color: str, shape: str, background: str) -> bool:
     appearances = [group[0].appearance for group in scene.groups]
-    return scene.background == background and any((one.color, one.shape) == (color, shape) for one in appearances)
+    return scene.background == background and any(
+        (one.color, one.shape) == (color, shape) for one in appearances
+    )
 
 
 def recombined(count: int, seed: int) -> tuple[list[str], list[set[int]]]:
@@ -34,19 +36,33 @@ def recombined(count: int, seed: int) -> tuple[list[str], list[set[int]]]:
     random = np.random.default_rng(seed)
     queries, matches = [], []
     for _ in range(count):
-        color, shape, background = (str(random.choice(names)) for names in (list(COLORS), SHAPES, BACKGROUNDS))
+        color, shape, background = (
+            str(random.choice(names)) for names in (list(COLORS), SHAPES, BACKGROUNDS)
+        )
         words = f"{random.choice(ADJECTIVES[color])} {random.choice(NOUNS[shape])}"
-        queries.append(f"{'An' if words[0] in 'aeiou' else 'A'} {words} {random.choice(ON[background])}.")
-        matches.append({number for number, (scene, _) in enumerate(scenes()) if shows(scene, color, shape, background)})
+        queries.append(
+            f"{'An' if words[0] in 'aeiou' else 'A'} {words} {random.choice(ON[background])}."
+        )
+        matches.append(
+            {
+                number
+                for number, (scene, _) in enumerate(scenes())
+                if shows(scene, color, shape, background)
+            }
+        )
     return queries, matches
 
 
 @pytest.fixture(scope="module")
 def demo() -> tuple[Embedder, SearchIndex]:
-    index = SearchIndex.of([str(number) for number in range(IMAGES)], np.load(SHIPPED / "vectors.npy"))
+    index = SearchIndex.of(
+        [str(number) for number in range(IMAGES)], np.load(SHIPPED / "vectors.npy")
+    )
     captions = [[sentence.text for sentence in sentences[SHORT]] for _, sentences in scenes()]
     embedder = Embedder(SHIPPED / "onnx")
-    queries = np.concatenate([embedder.embed_sentences(texts) for texts in zip(*captions, strict=True)])
+    queries = np.concatenate(
+        [embedder.embed_sentences(texts) for texts in zip(*captions, strict=True)]
+    )
     index.calibration = calibrate(index, queries, list(index.ids) * 2)
     return embedder, index
 
@@ -56,7 +72,10 @@ def test_probabilities_are_those_of_relevance(demo: tuple[Embedder, SearchIndex]
     queries, matches = recombined(1200, seed=5)
     without = np.array([not found for found in matches])
     assert without.sum() >= 200
-    hits = [found[0] for found in Search(index).batch(embedder.embed_sentences(queries), 1, sentences=True)]
+    hits = [
+        found[0]
+        for found in Search(index).batch(embedder.embed_sentences(queries), 1, sentences=True)
+    ]
     relevant = np.array([hit.row in found for hit, found in zip(hits, matches, strict=True)])
     probabilities = np.array([hit.probability for hit in hits])
     calibration = index.calibration
@@ -68,7 +87,9 @@ def test_probabilities_are_those_of_relevance(demo: tuple[Embedder, SearchIndex]
     assert found[relevant].mean() > 3 * found[without].mean()
 
 
-def test_nothing_is_found_below_the_threshold(demo: tuple[Embedder, SearchIndex], tmp_path: Path) -> None:
+def test_nothing_is_found_below_the_threshold(
+    demo: tuple[Embedder, SearchIndex], tmp_path: Path
+) -> None:
     embedder, index = demo
     results = Search(index, embedder)("the stock market", k=3)
     assert len(results) == 3

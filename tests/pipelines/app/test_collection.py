@@ -31,12 +31,16 @@ from bifocal.training.members import training_bank
 @pytest.fixture
 def subject(tmp_path: Path) -> Subject:
     """A run folder with an untrained model, its bank, and the subject of its evaluation."""
-    folders = [tmp_path / "artifacts" / name for name in ("dataset", "features", "text", "embedding")]
+    folders = [
+        tmp_path / "artifacts" / name for name in ("dataset", "features", "text", "embedding")
+    ]
     for folder in folders:
         folder.mkdir(parents=True)
     dataset, features, text, embedding = folders
     corpus = Scenes(train=30, val=30, test=0, size=64).read(dataset / "images")
-    write_dataset(dataset, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    write_dataset(
+        dataset, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+    )
     tables = read_dataset(dataset)
     random = np.random.default_rng(0)
     with FeatureWriter(features, regions=1, dim=16, metadata={}, images_per_file=64) as writer:
@@ -59,7 +63,9 @@ def subject(tmp_path: Path) -> Subject:
 
 
 def test_a_dataset_without_training_captions_has_no_bank(subject: Subject) -> None:
-    inputs = TrainingInputs(subject.dataset.split("val"), subject.features, subject.text, subject.vectorizer)
+    inputs = TrainingInputs(
+        subject.dataset.split("val"), subject.features, subject.text, subject.vectorizer
+    )
     assert training_bank(subject.model, inputs, "CSLS", seed=0) is None
 
 
@@ -69,16 +75,23 @@ def test_corrected_search_ranks_as_the_evaluation(subject: Subject, tmp_path: Pa
     regions = subject.features.gather(subject.features.rows(ids))
     with torch.inference_mode():
         vectors = subject.model.embed_images(regions).numpy()
-    description = Description(ModelIdentity("bifocal", None, "ab"), "images", vectors.shape[1], None)
+    description = Description(
+        ModelIdentity("bifocal", None, "ab"), "images", vectors.shape[1], None
+    )
     writer = CollectionWriter(tmp_path / "collection", description, items_per_shard=16)
     for image_id, vector in zip(ids, vectors, strict=True):
         writer.add(Item(image_id, None, "", 0, 0), vector)
     writer.finish()
-    index, pairs = index_of_collection(Collection.open(tmp_path / "collection"), subject.bank), subject.pairs
+    index, pairs = (
+        index_of_collection(Collection.open(tmp_path / "collection"), subject.bank),
+        subject.pairs,
+    )
     ranked = rank_split(subject, "full")
     assert ranked.corrected is not None
     pool, ranks = set(pairs.image_ids), {True: list[int](), False: list[int]()}
-    for caption, image in zip(embed(subject.model, pairs)[1].numpy(), pairs.image_of_caption.tolist(), strict=True):
+    for caption, image in zip(
+        embed(subject.model, pairs)[1].numpy(), pairs.image_of_caption.tolist(), strict=True
+    ):
         for corrected, places in ranks.items():
             (hits,) = Search(index).batch(caption[None], len(index), sentences=corrected)
             places.append([hit.id for hit in hits if hit.id in pool].index(pairs.image_ids[image]))
@@ -88,6 +101,8 @@ def test_corrected_search_ranks_as_the_evaluation(subject: Subject, tmp_path: Pa
         assert np.mean(differences == 0) > 0.95
         assert np.abs(differences).max() <= 1
     assert ranks[True] != ranks[False]
-    rows = {row.name: row.value for row in Retrieval()(replace(subject, resamples=10)).metric_rows()}
+    rows = {
+        row.name: row.value for row in Retrieval()(replace(subject, resamples=10)).metric_rows()
+    }
     served = 100 * np.mean(np.array(ranks[True]) < 10)
     assert rows["corrected.image_retrieval.R@10"] == pytest.approx(served, abs=1.5)

@@ -24,10 +24,16 @@ def test_training_leaves_a_report_and_a_collection(trained: Path) -> None:
     assert np.linalg.norm(collection.vectors[:].astype(float), axis=1) == pytest.approx(1, abs=2e-3)
 
 
-def test_a_second_training_repeats_nothing(trained: Path, photos: Path, recipe: Path, command: Command) -> None:
-    result = command("train", photos, "--run", trained, "--recipe", recipe, "--set", "seed=3", "--budget", "1h")
+def test_a_second_training_repeats_nothing(
+    trained: Path, photos: Path, recipe: Path, command: Command
+) -> None:
+    result = command(
+        "train", photos, "--run", trained, "--recipe", recipe, "--set", "seed=3", "--budget", "1h"
+    )
     assert result.exit_code == 0, result.output
-    assert result.output.count("up to date") == 12  # the check of splits, and the choice within the budget, repeat some
+    assert (
+        result.output.count("up to date") == 12
+    )  # the check of splits, and the choice within the budget, repeat some
     assert "[3/9]" in result.output
 
 
@@ -85,7 +91,9 @@ def test_export_copies_the_product(trained: Path, command: Command, tmp_path: Pa
     assert isinstance(result.exception, FileExistsError)
 
 
-def test_export_writes_the_collection_for_another_tool(trained: Path, command: Command, tmp_path: Path) -> None:
+def test_export_writes_the_collection_for_another_tool(
+    trained: Path, command: Command, tmp_path: Path
+) -> None:
     result = command("export", tmp_path / "points", "--run", trained, "--format", "qdrant")
     assert result.exit_code == 0, result.output
     assert "60 images: bodies of the requests" in result.output
@@ -161,6 +169,8 @@ def test_weights_of_known_backbones_are_recognized(tmp_path: Path) -> None:
     for name in ("resnet18", "mobilenetv2_100"):
         save_file(timm.create_model(name).state_dict(), tmp_path / f"{name}.safetensors")
         assert recognize(tmp_path / f"{name}.safetensors") == name
-    save_file({"a": timm.create_model("resnet18").state_dict()["fc.bias"]}, tmp_path / "other.safetensors")
+    save_file(
+        {"a": timm.create_model("resnet18").state_dict()["fc.bias"]}, tmp_path / "other.safetensors"
+    )
     with pytest.raises(ValueError, match="has the weights of none of tf_efficientnet_lite2"):
         recognize(tmp_path / "other.safetensors")

@@ -25,7 +25,16 @@ from tests.pipelines.app.conftest import Command
 ROOT = Path(__file__).parents[3]
 NOT_INSTALLED = (
     *("torch", "torchvision", "timm", "gensim", "sklearn", "scipy", "h5py", "matplotlib"),
-    *("mlflow", "boto3", "onnx", "onnxscript", "filelock", "transformers", "tokenizers", "langdetect"),
+    *(
+        "mlflow",
+        "boto3",
+        "onnx",
+        "onnxscript",
+        "filelock",
+        "transformers",
+        "tokenizers",
+        "langdetect",
+    ),
 )
 """Packages that ``pip install 'bifocal-vse[cpu]'`` does not install."""
 LIGHT = f"""
@@ -67,12 +76,16 @@ def test_light_commands_run_without_torch(tmp_path: Path, photos: Path) -> None:
 def test_shipped_files_are_small_and_of_the_present_format() -> None:
     files = [path for path in SHIPPED.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 3_000_000
-    assert not [path.name for path in files if b"site-packages" in path.read_bytes()], "paths of the exporting machine"
+    assert not [path.name for path in files if b"site-packages" in path.read_bytes()], (
+        "paths of the exporting machine"
+    )
     assert {"scores", "vectors", "arguments", "boxes"} == json.loads(
         (SHIPPED / "onnx" / "localizer.json").read_text()
     ).keys()
     recipe = parameters.load(ROOT / "params.yaml", [SHIPPED / RECIPE])
-    corpus = {name: value for name, value in recipe["prepare_dataset"]["corpus"].items() if name != "name"}
+    corpus = {
+        name: value for name, value in recipe["prepare_dataset"]["corpus"].items() if name != "name"
+    }
     scenes = Scenes(seed=recipe["seed"], **corpus)
     shown = tiles(SHIPPED / "images.webp", 256)
     for number in (0, 100, 255):
@@ -84,7 +97,9 @@ def test_captions_and_queries_find_their_images(demo: TrainedModel) -> None:
     captions = [demo.collection.captions(row)[0] for row in range(len(demo.collection))]
     scores = demo.encode_text(captions) @ demo.collection.vectors[:].astype(np.float32).T
     assert (scores.argmax(axis=1) == np.arange(256)).mean() > 0.8  # chance: 0.004
-    for query, words in zip(QUERIES, ("red chequered stars", "blue rhombuses", "green triangles"), strict=True):
+    for query, words in zip(
+        QUERIES, ("red chequered stars", "blue rhombuses", "green triangles"), strict=True
+    ):
         assert words in demo.search(query, k=1)[0].captions[0]
 
 
@@ -142,5 +157,7 @@ def test_the_demo_has_the_corrected_order_of_its_bank(
         expected = np.argsort(-(2 * cosines - nearest))
         assert expected.tolist() != np.argsort(-cosines).tolist()
         result = command("search", query, "--run", folder, "-k", "12")
-        found = [int(line.split(".jpg")[0][-5:]) for line in result.output.splitlines() if ".jpg" in line]
+        found = [
+            int(line.split(".jpg")[0][-5:]) for line in result.output.splitlines() if ".jpg" in line
+        ]
         assert found == expected.tolist()

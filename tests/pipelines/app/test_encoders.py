@@ -90,7 +90,9 @@ def check_copy(run: Path, folder: Path, browser: Browser, sentences: list[str]) 
     with serve_files(folder) as address, open_tab(browser, f"{address}/") as (page, _):
         for sentence in sentences:
             query = {"text": sentence, "plus": [], "minus": [], "where": {}, "k": 4, "offset": 0}
-            found = {result["id"]: result["score"] for result in page.evaluate(SEARCH, query)["results"]}
+            found = {
+                result["id"]: result["score"] for result in page.evaluate(SEARCH, query)["results"]
+            }
             expected = {hit.id: hit.score for hit in served.search(sentence, k=4)}
             assert found == pytest.approx(expected, abs=0.02)  # weights and vectors of int8
 
@@ -103,14 +105,23 @@ def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: 
     }  # fmt: skip
     run = tmp_path / "runs" / "pictures-index"
     copy = tmp_path / "model"
-    for arguments in (("index", pictures, "--encoder", "clip"), ("search", "a red star"), ("export", copy)):
+    for arguments in (
+        ("index", pictures, "--encoder", "clip"),
+        ("search", "a red star"),
+        ("export", copy),
+    ):
         process = subprocess.run(
             [sys.executable, "-c", LIGHT, *map(str, arguments)],
             cwd=tmp_path, capture_output=True, text=True, check=False, env=environment,
         )  # fmt: skip
         assert process.returncode == 0, process.stderr
     published = hub.root / encoders.NAMED["clip"]
-    for file in ("visual/model.onnx", "visual/preprocess_cfg.json", "textual/model.onnx", "textual/tokenizer.json"):
+    for file in (
+        "visual/model.onnx",
+        "visual/preprocess_cfg.json",
+        "textual/model.onnx",
+        "textual/tokenizer.json",
+    ):
         assert (copy / file).read_bytes() == (published / file).read_bytes()  # the layout of Immich
     sentences = ["a red star", "Two CATS, it's 3 o'clock!"]
     check_run(run, hub.root.parent / "clip", pictures, sentences)
@@ -122,7 +133,9 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
     hub: Hub, pictures: Path, tmp_path: Path, command: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.clear()
-    result = command("index", pictures, "--encoder", "ViT-B-16-SigLIP2__webli", "--folder", tmp_path / "index")
+    result = command(
+        "index", pictures, "--encoder", "ViT-B-16-SigLIP2__webli", "--folder", tmp_path / "index"
+    )
     assert result.exit_code == 0, result.output
     asked = len(hub.requests)
     again = command("index", pictures, "--folder", tmp_path / "index")
@@ -130,13 +143,22 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
     assert len(hub.requests) == asked
     assert "initialized randomly" not in caplog.text
     weights = hub.root / "timm" / "ViT-B-16-SigLIP2"
-    check_run(tmp_path / "index", weights, pictures, ["Ein Hund rennt durch den Schnee!", "犬が雪の中を走る"])
+    check_run(
+        tmp_path / "index",
+        weights,
+        pictures,
+        ["Ein Hund rennt durch den Schnee!", "犬が雪の中を走る"],
+    )
     # The weights in a folder are the same encoders.
-    assert encoders.encoder_folder("siglip2", weights) == encoders.encoder_folder(str(weights), None)
+    assert encoders.encoder_folder("siglip2", weights) == encoders.encoder_folder(
+        str(weights), None
+    )
     # A training takes torch weights: the same model by open_clip's name.
     _, file = encoders.torch_encoder("siglip2", None)
     assert file.read_bytes() == (weights / "open_clip_model.safetensors").read_bytes()
-    with pytest.raises(FileNotFoundError, match=r"laion/CLIP-ViT-B-32-laion2B-s34B-b79K/tree/main has the files"):
+    with pytest.raises(
+        FileNotFoundError, match=r"laion/CLIP-ViT-B-32-laion2B-s34B-b79K/tree/main has the files"
+    ):
         encoders.torch_encoder("clip", None)
 
 
@@ -151,7 +173,9 @@ def test_a_collection_without_captions_is_calibrated_by_names(
     found = RunSource(run).load().search("a zebra", k=3)
     assert found.relevance == found[0].probability is not None
     assert {hit.relevance for hit in found} <= {"relevant", "maybe"}
-    monkeypatch.delattr("pipelines.app.index_folder.Embedder")  # the cache has the vectors of the names
+    monkeypatch.delattr(
+        "pipelines.app.index_folder.Embedder"
+    )  # the cache has the vectors of the names
     (photos / "a copy.jpg").write_bytes(next(photos.rglob("*.jpg")).read_bytes())
     try:
         assert "1 new, 0 changed" in command("index", photos, "--folder", run).output
@@ -159,7 +183,9 @@ def test_a_collection_without_captions_is_calibrated_by_names(
         (photos / "a copy.jpg").unlink()
     assert RunSource(run).load().search("a zebra", k=3).relevance is not None
     assert "'bifocal where' needs the encoder small beside this one: pip install" in result.output
-    with pytest.raises(FileNotFoundError, match=r"do not show where a phrase is: install the encoder small"):
+    with pytest.raises(
+        FileNotFoundError, match=r"do not show where a phrase is: install the encoder small"
+    ):
         bifocal.load(run).where(next(photos.rglob("*.jpg")), "a zebra")
 
 
@@ -174,7 +200,9 @@ def test_the_pointing_head_of_small_is_beside_other_encoders(
     onnx = run / "artifacts" / "onnx"
     digest = model_hash(onnx)
     assert not (onnx / "pointing").exists()
-    monkeypatch.setattr(encoders, "small_pointing", lambda: head)  # the extra small is installed later
+    monkeypatch.setattr(
+        encoders, "small_pointing", lambda: head
+    )  # the extra small is installed later
     for _ in range(2):
         result = command("index", pictures, "--folder", run)
         assert "4 images can be searched: 0 new, 0 changed" in result.output
@@ -188,13 +216,27 @@ def test_without_options_the_best_encoder_at_hand_indexes(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run, before = tmp_path / "index", hub.got("model.onnx")
-    size = sum(file.stat().st_size for file in (hub.root / encoders.NAMED["clip"]).rglob("*") if file.is_file())
+    size = sum(
+        file.stat().st_size
+        for file in (hub.root / encoders.NAMED["clip"]).rglob("*")
+        if file.is_file()
+    )
     asked = command("index", pictures, "--folder", run)
-    assert f"encoder clip: a download of {size / 1e6:,.0f} MB, of {encoders.NAMED['clip']} on a hub" in asked.output
-    assert "add --yes to download it, or name another encoder, such as --encoder small" in asked.output
+    assert (
+        f"encoder clip: a download of {size / 1e6:,.0f} MB, of {encoders.NAMED['clip']} on a hub"
+        in asked.output
+    )
+    assert (
+        "add --yes to download it, or name another encoder, such as --encoder small" in asked.output
+    )
     assert hub.got("model.onnx") == before
-    assert "download: the encoder" in command("index", pictures, "--folder", run, "--dry-run").output
-    assert "4 images can be searched: 4 new" in command("index", pictures, "--folder", run, "--yes").output
+    assert (
+        "download: the encoder" in command("index", pictures, "--folder", run, "--dry-run").output
+    )
+    assert (
+        "4 images can be searched: 4 new"
+        in command("index", pictures, "--folder", run, "--yes").output
+    )
     for offline in (False, True):
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
         cached = command("index", pictures, "--folder", tmp_path / f"cached {offline}")
@@ -202,7 +244,9 @@ def test_without_options_the_best_encoder_at_hand_indexes(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "other"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other cache"))
     monkeypatch.setattr(packages, "is_packaged", lambda: False)
-    with pytest.raises(FileNotFoundError, match=r"no encoder is at hand, .* with a network .*'bifocal-vse\[small,"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no encoder is at hand, .* with a network .*'bifocal-vse\[small,"
+    ):
         encoders.best_encoder()
     monkeypatch.setattr(packages, "is_packaged", lambda: True)
     assert encoders.best_encoder()[::2] == ("small", 0)
@@ -210,10 +254,14 @@ def test_without_options_the_best_encoder_at_hand_indexes(
     assert encoders.best_encoder() == ("small", "BIFOCAL_WEIGHTS names its networks", 0)
 
 
-def test_a_hub_that_does_not_answer_is_not_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_does_not_answer_is_not_waited_for(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bifocal.backbones.hub.LOOK_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr(
+            "huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
         start = time.monotonic()
         assert download_size("owner/name", ["*"]) is None
         assert time.monotonic() - start < 5
@@ -221,7 +269,9 @@ def test_a_hub_that_does_not_answer_is_not_waited_for(hub: Hub, monkeypatch: pyt
     assert download_size("owner/nothing", ["*"]) is None
 
 
-def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_networks_of_small_are_downloaded(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
     monkeypatch.setattr(packages, "is_packaged", lambda: False)
     backbone = hub.root / encoders.BACKBONE_REPOSITORY
@@ -241,12 +291,17 @@ def test_the_networks_of_small_are_downloaded(hub: Hub, tmp_path: Path, monkeypa
     # A training takes both, also by default.
     values = compose(str(tmp_path / "photos"), None, (), (), "small").values
     assert compose(str(tmp_path / "photos"), None, (), ()).values == values
-    assert values["extract_features"]["weights"] == {"name": "FromFile", "path": str(found.backbone)}
+    assert values["extract_features"]["weights"] == {
+        "name": "FromFile",
+        "path": str(found.backbone),
+    }
     vector = values["vectorize_captions"]["vectorizer"]["vectorizers"][1]
     assert vector == {"name": "SentenceVectors", "path": str(found.sentences)}
 
 
-def test_wrong_names_say_what_to_do(hub: Hub, pictures: Path, tmp_path: Path, command: Command) -> None:
+def test_wrong_names_say_what_to_do(
+    hub: Hub, pictures: Path, tmp_path: Path, command: Command
+) -> None:
     (tmp_path / "empty").mkdir()
     page = f"{hub.address}/%s/tree/main has the files; put them into a folder, and name it with --weights"
     cases = {
@@ -254,8 +309,12 @@ def test_wrong_names_say_what_to_do(hub: Hub, pictures: Path, tmp_path: Path, co
         "ViT-B-32__laion": "open_clip names no repository for ViT-B-32__laion; its weights: openai, laion400m_e31",
         "siglip2": page % "immich-app/ViT-B-16-SigLIP2__webli",
         "owner/nothing": page % "owner/nothing",
-        str(tmp_path / "empty"): f"{tmp_path / 'empty'} has no encoders: expected visual/model.onnx and textual/",
+        str(
+            tmp_path / "empty"
+        ): f"{tmp_path / 'empty'} has no encoders: expected visual/model.onnx and textual/",
     }
     for name, message in cases.items():
-        found = str(command("index", pictures, "--encoder", name, "--folder", tmp_path / "index").exception)
+        found = str(
+            command("index", pictures, "--encoder", name, "--folder", tmp_path / "index").exception
+        )
         assert message in found, found

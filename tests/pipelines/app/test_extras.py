@@ -8,7 +8,9 @@ import pytest
 
 from pipelines.app import missing_extra
 
-EXTRAS = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+EXTRAS = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
 
 
 def packages(extras: str) -> set[str]:

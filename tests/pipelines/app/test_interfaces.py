@@ -63,7 +63,9 @@ SEARCH = "async query => (await import('./page/api.js')).search(query, null, new
 
 
 @pytest.fixture(scope="module", params=["exact", "IVF8,SQ8"])
-def run(request: pytest.FixtureRequest, demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(
+    request: pytest.FixtureRequest, demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A run whose index has biases, a calibration and removed items."""
     folder = write_run(demo, tmp_path_factory.mktemp("interfaces") / "run", regions=True)
     index = index_of_collection(Collection.open(folder / COLLECTION), None)
@@ -71,7 +73,9 @@ def run(request: pytest.FixtureRequest, demo: TrainedModel, tmp_path_factory: py
     index.bias = random.normal(0, 0.05, len(index)).astype(np.float32)
     index.description = replace(index.description, hubness={"name": "CSLS"})
     built = build_index(
-        index, IndexSettings(request.param, recall=0.5), random.normal(size=(30, index.vectors.shape[1]))
+        index,
+        IndexSettings(request.param, recall=0.5),
+        random.normal(size=(30, index.vectors.shape[1])),
     )
     presence = Level(-6.0, 12.0, 8.0, 0.4, 0.0, 0.0, 1.0, 100)
     built.calibration = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100, presence)
@@ -89,7 +93,12 @@ def model(run: Path) -> TrainedModel:
 def server(run: Path) -> Iterator[Server]:
     """The process of the service."""
     running = Server(
-        free_port(), run.with_name("log.jsonl"), "--run", run, "--deletions", run.with_name("deleted.jsonl")
+        free_port(),
+        run.with_name("log.jsonl"),
+        "--run",
+        run,
+        "--deletions",
+        run.with_name("deleted.jsonl"),
     )
     running.start()
     try:
@@ -107,37 +116,56 @@ def image_file(model: TrainedModel, number: int) -> Path:
 
 def command(*arguments: object) -> str:
     """Return the output of ``bifocal``."""
-    done = CliRunner().invoke(commands, [str(argument) for argument in arguments], catch_exceptions=False)
+    done = CliRunner().invoke(
+        commands, [str(argument) for argument in arguments], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def in_python(model: TrainedModel, case: dict[str, Any]) -> Results:
     options = {name: value for name, value in case.items() if name not in ("text", "image")}
-    return model.search(case["text"] if "text" in case else image_file(model, case["image"]), K, **options)
+    return model.search(
+        case["text"] if "text" in case else image_file(model, case["image"]), K, **options
+    )
 
 
 def over_http(model: TrainedModel, server: Server, case: dict[str, Any]) -> Any:
     if "text" in case:
         return server.search(k=K, **case)
-    query = [*(("plus", word) for word in case.get("plus", ())), *(("minus", word) for word in case.get("minus", ()))]
+    query = [
+        *(("plus", word) for word in case.get("plus", ())),
+        *(("minus", word) for word in case.get("minus", ())),
+    ]
     query += [("k", str(K)), ("where", json.dumps(case.get("where", {})))]
     path = "/api/v1/search/image?" + "&".join(f"{name}={quote(value)}" for name, value in query)
     body = image_file(model, case["image"]).read_bytes()
-    return json.load(urlopen(Request(f"http://127.0.0.1:{server.port}{path}", body, {"content-type": "image/jpeg"})))
+    return json.load(
+        urlopen(
+            Request(f"http://127.0.0.1:{server.port}{path}", body, {"content-type": "image/jpeg"})
+        )
+    )
 
 
 def arguments(model: TrainedModel, case: dict[str, Any]) -> list[object]:
     """Arguments of ``bifocal search``."""
-    found: list[object] = [case["text"] if "text" in case else image_file(model, case["image"]), "-k", K]
+    found: list[object] = [
+        case["text"] if "text" in case else image_file(model, case["image"]),
+        "-k",
+        K,
+    ]
     for name in ("plus", "minus"):
         found += [part for word in case.get(name, ()) for part in (f"--{name}", word)]
-    found += [part for name in ("mode", "group") if name in case for part in (f"--{name}", case[name])]
+    found += [
+        part for name in ("mode", "group") if name in case for part in (f"--{name}", case[name])
+    ]
     return [*found, "--where", json.dumps(case.get("where", {}))]
 
 
 @pytest.mark.parametrize("case", [*SENTENCES, *SUMS, *MODES, *IMAGES], ids=str)
-def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: TrainedModel, server: Server) -> None:
+def test_all_interfaces_answer_alike(
+    case: dict[str, Any], run: Path, model: TrainedModel, server: Server
+) -> None:
     results, answer = in_python(model, case), over_http(model, server, case)
     scores = [hit.score for hit in results]
     assert scores == sorted(scores, reverse=True)  # the score that is shown sorts the results
@@ -146,14 +174,22 @@ def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: Tra
     assert [hit["id"] for hit in answer["results"]] == [hit.id for hit in results]
     assert [hit["score"] for hit in answer["results"]] == pytest.approx(scores, abs=2e-6)
     for shown, hit in zip(answer["results"], results, strict=True):
-        assert shown["probability"] == (None if hit.probability is None else pytest.approx(hit.probability, abs=2e-6))
+        assert shown["probability"] == (
+            None if hit.probability is None else pytest.approx(hit.probability, abs=2e-6)
+        )
         assert shown["relevance"] == hit.relevance
     assert answer["found"] == results.found
     assert answer["unknown"] == results.unknown
     output = command("search", *arguments(model, case), "--run", run)
-    lines = re.findall(r"^ +\d+\.  (\S+)(?: +(\d+)% (relevant|maybe))? +(/\S+)", output, re.MULTILINE)
+    lines = re.findall(
+        r"^ +\d+\.  (\S+)(?: +(\d+)% (relevant|maybe))? +(/\S+)", output, re.MULTILINE
+    )
     expected = [
-        (f"{hit.score:.4f}", "" if hit.probability is None else f"{hit.probability:.0%}"[:-1], hit.relevance or "")
+        (
+            f"{hit.score:.4f}",
+            "" if hit.probability is None else f"{hit.probability:.0%}"[:-1],
+            hit.relevance or "",
+        )
         for hit in results
     ]
     assert [line[:3] for line in lines] == expected
@@ -162,14 +198,21 @@ def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: Tra
     assert (f"does not know: {', '.join(results.unknown)}\n" in output) == bool(results.unknown)
 
 
-def test_a_query_without_a_known_word_is_refused(model: TrainedModel, server: Server, run: Path) -> None:
+def test_a_query_without_a_known_word_is_refused(
+    model: TrainedModel, server: Server, run: Path
+) -> None:
     reason = "the model knows none of the words of 'zebra': use words of its captions"
     with pytest.raises(ValueError, match=reason):
         model.search("zebra")
     body = json.dumps({"text": "zebra"}).encode()
-    status, answer, _ = server.request("POST", "/api/v1/search", body, {"content-type": "application/json"})
+    status, answer, _ = server.request(
+        "POST", "/api/v1/search", body, {"content-type": "application/json"}
+    )
     assert (status, json.loads(answer)["error"]) == (400, reason)
-    assert str(CliRunner().invoke(commands, ["search", "zebra", "--run", str(run)]).exception) == reason
+    assert (
+        str(CliRunner().invoke(commands, ["search", "zebra", "--run", str(run)]).exception)
+        == reason
+    )
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +228,9 @@ def tab(browser: Browser, run: Path) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("case", [*SENTENCES, *SUMS, *ITEMS, *ODD], ids=str)
-def test_the_static_copy_answers_alike(case: dict[str, Any], tab: Page, model: TrainedModel) -> None:
+def test_the_static_copy_answers_alike(
+    case: dict[str, Any], tab: Page, model: TrainedModel
+) -> None:
     every = {"plus": [], "minus": [], "where": {}, "k": K, "offset": 0}
     shown = tab.evaluate(SEARCH, every | case)
     options = {name: value for name, value in case.items() if name != "text"}

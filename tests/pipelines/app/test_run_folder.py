@@ -46,7 +46,12 @@ def test_results_of_another_source_or_command_are_not_replaced(
             continue
         with pytest.raises(FileExistsError) as error:
             check_owner(run, asked(source), is_named=is_named)
-        for part in (str(run), str(ours), str(source), "--folder" if asked is index_of else "--run"):
+        for part in (
+            str(run),
+            str(ours),
+            str(source),
+            "--folder" if asked is index_of else "--run",
+        ):
             assert part in str(error.value)
 
 
@@ -54,18 +59,23 @@ def test_results_of_another_source_or_command_are_not_replaced(
 def test_a_named_run_goes_on_with_a_moved_source(kind: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     write_parameters(run, kind(tmp_path / "usb0"))
-    with pytest.raises(FileExistsError, match=f"if {tmp_path}/usb0 is now {tmp_path}/usb1, go on with --"):
+    with pytest.raises(
+        FileExistsError, match=f"if {tmp_path}/usb0 is now {tmp_path}/usb1, go on with --"
+    ):
         check_owner(run, kind(tmp_path / "usb1"), is_named=False)
     assert check_owner(run, kind(tmp_path / "usb1"), is_named=True) == kind(tmp_path / "usb0")
 
 
-def test_train_refuses_the_run_of_another_folder(photos: Path, recipe: Path, command: Command, tmp_path: Path) -> None:
+def test_train_refuses_the_run_of_another_folder(
+    photos: Path, recipe: Path, command: Command, tmp_path: Path
+) -> None:
     run, settings = tmp_path / "run", ("--recipe", recipe, "--run", tmp_path / "run")
     write_parameters(run, model_of(photos.parent))
     before = (run / "params.yaml").read_bytes()
     result = command("train", photos, *settings)
-    assert f"{run} holds a model of {photos.parent}, and this command writes a model of {photos}" in str(
-        result.exception
+    assert (
+        f"{run} holds a model of {photos.parent}, and this command writes a model of {photos}"
+        in str(result.exception)
     )
     assert [path.name for path in run.iterdir()] == ["params.yaml"]
     assert (run / "params.yaml").read_bytes() == before

@@ -17,10 +17,21 @@ BODY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit is a command of Linux")
-def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: TrainedModel, tmp_path: Path) -> None:
+def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(
+    demo: TrainedModel, tmp_path: Path
+) -> None:
     # Each file may have 0 bytes, so that writing to one fails. Standard error is a pipe.
     server = Server(free_port(), tmp_path / "log.jsonl")
-    program = [sys.executable, "-m", "bifocal", "serve", "--run", str(demo.directory), "--port", str(server.port)]
+    program = [
+        sys.executable,
+        "-m",
+        "bifocal",
+        "serve",
+        "--run",
+        str(demo.directory),
+        "--port",
+        str(server.port),
+    ]
     process = subprocess.Popen(
         ["prlimit", "--fsize=0", *program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -32,7 +43,12 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: Tra
         assert server.post("explain", {"id": item, "text": "a red star"})["phrases"]
         status, picture, _ = server.get(f"/api/v1/thumbnail?id={item}")
         assert status == 200
-        assert server.request("POST", "/api/v1/search/image", picture, {"content-type": "image/jpeg"})[0] == 200
+        assert (
+            server.request("POST", "/api/v1/search/image", picture, {"content-type": "image/jpeg"})[
+                0
+            ]
+            == 200
+        )
         idle = server.connect()  # a connection that is kept alive must not delay the end
         idle.request("GET", "/v2/health/ready")
         assert idle.getresponse().read() == b'{"ready":true}'

@@ -22,7 +22,10 @@ def promote(graphs: Path) -> None:
 
     with mlflow.start_run():
         logged = mlflow.pyfunc.log_model(
-            name="model", loader_module="runtime.mlflow.served_model", data_path=str(graphs), pip_requirements=[]
+            name="model",
+            loader_module="runtime.mlflow.served_model",
+            data_path=str(graphs),
+            pip_requirements=[],
         )
     version = mlflow.register_model(logged.model_uri, "bifocal")
     mlflow.MlflowClient().set_registered_model_alias("bifocal", "champion", version.version)
@@ -32,7 +35,10 @@ def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
     mlflow_store: str, demo: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # MLflow writes artifacts beside its database
-    first, second = write_run(demo, tmp_path / "first"), write_run(demo, tmp_path / "second", sign=-1)
+    first, second = (
+        write_run(demo, tmp_path / "first"),
+        write_run(demo, tmp_path / "second", sign=-1),
+    )
     folder = Path(shutil.copytree(first / COLLECTION, tmp_path / "collection"))
     source = open_source(None, "models:/bifocal@champion", folder, None)
     with pytest.raises(FileNotFoundError, match="no version of bifocal with the alias champion"):
@@ -49,8 +55,12 @@ def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
     served = source.load()
     assert served.version.model == "bifocal version 2"
     sentence = ["three red stars on a beach"]
-    order = np.argsort(-(np.asarray(demo.collection.vectors[:], np.float64) @ demo.encode_text(sentence)[0]))
-    hits = served.search.rank(EncodedQuery(served.embedder.embed_sentences(sentence)[0], sentence[0]), 3)
+    order = np.argsort(
+        -(np.asarray(demo.collection.vectors[:], np.float64) @ demo.encode_text(sentence)[0])
+    )
+    hits = served.search.rank(
+        EncodedQuery(served.embedder.embed_sentences(sentence)[0], sentence[0]), 3
+    )
     assert [hit.id for hit in hits] == [demo.collection.ids[row] for row in order[:3]]
 
 
@@ -62,10 +72,16 @@ def test_a_file_that_differs_from_its_manifest_is_refused(tmp_path: Path, comman
         write_manifest(artifact)
     source = open_source(run, None, None, None)
     source.load()
-    for file in (*served["onnx"].glob("*.onnx"), *served["collection"].rglob("*.npy"), served["index"] / "bias.npy"):
+    for file in (
+        *served["onnx"].glob("*.onnx"),
+        *served["collection"].rglob("*.npy"),
+        served["index"] / "bias.npy",
+    ):
         content = file.read_bytes()
         file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-        with pytest.raises(ValueError, match=rf"{file.name} differs from its hash in manifest\.json"):
+        with pytest.raises(
+            ValueError, match=rf"{file.name} differs from its hash in manifest\.json"
+        ):
             source.load()
         file.write_bytes(content)
     (served["index"] / "bias.npy").unlink()

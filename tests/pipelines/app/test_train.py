@@ -23,12 +23,18 @@ from tests.pipelines.app.conftest import Command
 def test_a_gain_is_said_with_its_interval(tmp_path: Path) -> None:
     table = pd.DataFrame({"image_id": ["1", "2"]})
     split = Dataset(table, pd.concat([table, table]), pd.DataFrame(), tmp_path)
-    assert gain_sentence((600.0, 150.0), (405.5, 490.0), split, "trained heads", "the trained heads are kept") == (
+    assert gain_sentence(
+        (600.0, 150.0), (405.5, 490.0), split, "trained heads", "the trained heads are kept"
+    ) == (
         "Training helped: recall sum 600.0 with trained heads, 150.0 without training, difference +450.0 (95 % "
         "interval +405.5 to +490.0) on 4 held-out captions of 2 images; the trained heads are kept."
     )
-    doubt = gain_sentence((151.0, 150.0), (-0.5, 3.0), split, "trained heads", "the encoder is kept unchanged")
-    assert doubt.startswith("Training did not clearly help: recall sum 151.0 with trained heads, 150.0 without")
+    doubt = gain_sentence(
+        (151.0, 150.0), (-0.5, 3.0), split, "trained heads", "the encoder is kept unchanged"
+    )
+    assert doubt.startswith(
+        "Training did not clearly help: recall sum 151.0 with trained heads, 150.0 without"
+    )
     assert doubt.endswith(
         "(95 % interval -0.5 to +3.0) on 4 held-out captions of 2 images; the encoder is kept unchanged."
     )
@@ -60,7 +66,16 @@ def test_heads_on_a_folder_and_the_same_by_the_recipe(
     photos: Path, command: Command, tmp_path: Path, mlflow_store: str
 ) -> None:
     weights, run = write_clip(tmp_path / "clip"), tmp_path / "run"
-    arguments = ("train", photos, "--encoder", weights, "--run", run, "--set", "train_embedding.phases.0.epochs=1")
+    arguments = (
+        "train",
+        photos,
+        "--encoder",
+        weights,
+        "--run",
+        run,
+        "--set",
+        "train_embedding.phases.0.epochs=1",
+    )
     result = command(*arguments)
     assert result.exit_code == 0, result.output
     assert "recipes/own/clip.yaml, 60 photographs with captions, encoder " in result.output
@@ -85,10 +100,15 @@ def test_heads_on_a_folder_and_the_same_by_the_recipe(
         assert len(ours) == len(expected) > 0
         assert ((ours - expected).abs() <= 1).all()  # of nearly equal scores
         assert (ours == expected).double().mean() > 0.8
-    refused = command("train", photos, "--encoder", weights, "--budget", "1h", "--run", tmp_path / "other")
+    refused = command(
+        "train", photos, "--encoder", weights, "--budget", "1h", "--run", tmp_path / "other"
+    )
     assert "--budget chooses the size of images, which --encoder fixes" in refused.output
     # A copy of the recipe with the paths of this machine gives the same, stage by stage, as 'make repro' runs it.
-    copy, again_folder = yaml.safe_load(shipped_file("recipes/own/clip.yaml").read_text()), tmp_path / "again"
+    copy, again_folder = (
+        yaml.safe_load(shipped_file("recipes/own/clip.yaml").read_text()),
+        tmp_path / "again",
+    )
     values = parameters.load(run / "params.yaml")
     copy["prepare_dataset"]["corpus"]["root"] = str(photos)
     for section in ("extract_features", "vectorize_captions"):

@@ -22,6 +22,10 @@ from pipelines.app.where import describe
         (None, True, "guess: 'carrot' around 52% from the left, 45% from the top"),
     ],
 )
-def test_a_place_below_one_half_is_not_called_a_guess(probability: float | None, present: bool, sentence: str) -> None:
-    location = Location(np.zeros((2, 2)), (0.52, 0.45), Image.new("RGB", (4, 4)), probability, present)
+def test_a_place_below_one_half_is_not_called_a_guess(
+    probability: float | None, present: bool, sentence: str
+) -> None:
+    location = Location(
+        np.zeros((2, 2)), (0.52, 0.45), Image.new("RGB", (4, 4)), probability, present
+    )
     assert describe("carrot", location) == sentence

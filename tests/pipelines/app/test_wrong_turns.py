@@ -52,7 +52,11 @@ def wrong(few: Path, run: Path) -> Path:
 def sentence(result: Result) -> str:
     """Return what the command prints after "error:"."""
     assert result.exit_code != 0, result.output
-    usage = [line.removeprefix("Error: ") for line in result.output.splitlines() if line.startswith("Error: ")]
+    usage = [
+        line.removeprefix("Error: ")
+        for line in result.output.splitlines()
+        if line.startswith("Error: ")
+    ]
     return usage[-1] if usage else str(result.exception)
 
 
@@ -68,11 +72,30 @@ WRONG = {
     ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
     ("search", "star", "--run", "RUN", "--where", "[1]"): "--where is '[1]', expected JSON such as "
     '{"year": {"min": 2000}}',
-    ("search", "star", "--run", "RUN", "--where", "null"): "--where is 'null', expected JSON such as "
-    '{"year": {"min": 2000}}',
+    (
+        "search",
+        "star",
+        "--run",
+        "RUN",
+        "--where",
+        "null",
+    ): '--where is \'null\', expected JSON such as {"year": {"min": 2000}}',
     ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
-    ("search", "a star", "--minus", " ", "--run", "RUN"): "the query is empty: name something to find in the images",
-    ("where", "RUN/images/00000.jpg", "", "--run", "RUN"): "the phrase is empty: name something to find in the image",
+    (
+        "search",
+        "a star",
+        "--minus",
+        " ",
+        "--run",
+        "RUN",
+    ): "the query is empty: name something to find in the images",
+    (
+        "where",
+        "RUN/images/00000.jpg",
+        "",
+        "--run",
+        "RUN",
+    ): "the phrase is empty: name something to find in the image",
     ("serch", "a dog"): "unknown command 'serch'; did you mean 'search'?",
     ("trainn", "FEW"): "unknown command 'trainn'; did you mean 'train'?",
     ("zzzz",): "No such command 'zzzz'.",
@@ -87,9 +110,23 @@ WRONG = {
         "RUN",
     ): "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see 'bifocal train'",
     ("export", "RUN/params.yaml/new", "--run", "RUN"): "RUN/params.yaml/new: Not a directory",
-    ("search", "a star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such file or directory",
-    ("where", "RUN/images/00000.jpg", "star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such "
-    "file or directory",
+    (
+        "search",
+        "a star",
+        "--run",
+        "RUN",
+        "--picture",
+        "RUN/no/x.png",
+    ): "RUN/no/x.png: No such file or directory",
+    (
+        "where",
+        "RUN/images/00000.jpg",
+        "star",
+        "--run",
+        "RUN",
+        "--picture",
+        "RUN/no/x.png",
+    ): "RUN/no/x.png: No such file or directory",
     (
         "search",
         "a star",
@@ -98,37 +135,123 @@ WRONG = {
         "--picture",
         "DIR/x.xyz",
     ): "Invalid value for '--picture': DIR/x.xyz: expected a name that ends in .png, .jpg, .jpeg, .webp",
-    ("search", "zebra", "--run", "RUN"): "the model knows none of the words of 'zebra': use words of its captions",
-    ("search", "\U0001f600", "--run", "RUN"): "the model knows none of the words of '\U0001f600': use words of its "
-    "captions",
-    ("search", "赤い星", "--run", "RUN"): "the model knows none of the words of '赤い星': use words of its captions",
-    ("search", "a star", "--run", "DIR/no"): "DIR/no is not a run folder: it has no params.yaml; see 'bifocal train'",
-    ("search", "a star", "--run", "RUN", "-k", "0"): "Invalid value for '-k': 0 is not in the range 1<=x<=100.",
-    ("where", "DIR/no.jpg", "star", "--run", "RUN"): "Invalid value for 'IMAGE': File 'DIR/no.jpg' does not exist.",
-    ("where", "DIR/notes.txt", "star", "--run", "RUN"): "DIR/notes.txt: not an image in a supported format (JPEG, "
+    (
+        "search",
+        "zebra",
+        "--run",
+        "RUN",
+    ): "the model knows none of the words of 'zebra': use words of its captions",
+    (
+        "search",
+        "\U0001f600",
+        "--run",
+        "RUN",
+    ): "the model knows none of the words of '\U0001f600': use words of its captions",
+    (
+        "search",
+        "赤い星",
+        "--run",
+        "RUN",
+    ): "the model knows none of the words of '赤い星': use words of its captions",
+    (
+        "search",
+        "a star",
+        "--run",
+        "DIR/no",
+    ): "DIR/no is not a run folder: it has no params.yaml; see 'bifocal train'",
+    (
+        "search",
+        "a star",
+        "--run",
+        "RUN",
+        "-k",
+        "0",
+    ): "Invalid value for '-k': 0 is not in the range 1<=x<=100.",
+    (
+        "where",
+        "DIR/no.jpg",
+        "star",
+        "--run",
+        "RUN",
+    ): "Invalid value for 'IMAGE': File 'DIR/no.jpg' does not exist.",
+    (
+        "where",
+        "DIR/notes.txt",
+        "star",
+        "--run",
+        "RUN",
+    ): "DIR/notes.txt: not an image in a supported format (JPEG, "
     "PNG, GIF, BMP, TIFF, WEBP, PPM, JPEG2000, AVIF, HEIF)",
     ("index", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
-    ("index", "FEW", "--folder", "DIR/full"): "DIR/full is not a run folder, and it is not empty: name another one "
-    "with --folder",
+    (
+        "index",
+        "FEW",
+        "--folder",
+        "DIR/full",
+    ): "DIR/full is not a run folder, and it is not empty: name another one with --folder",
     ("index", "FEW", "--folder", "DIR/notes.txt/new"): "DIR/notes.txt/new: Not a directory",
     ("export", "DIR/full", "--run", "RUN"): "DIR/full exists already: name a new folder",
     ("export-site", "RUN", "DIR/full"): "DIR/full exists already: name a new folder",
-    ("demo", "--folder", "DIR/full"): "DIR/full is not a folder of 'bifocal demo': name a new folder with --folder",
-    ("delete", "no.jpg", "--run", "RUN"): "RUN/artifacts/collection has no item 'no.jpg' among its 256: nothing was "
-    "deleted",
-    ("train", "DIR/many", "--set", "seed=many"): "parameters:\n  seed: got 'many'; input should be a valid integer",
-    ("train", "DIR/many", "--set", "seed"): "--set 'seed': expected KEY=VALUE, such as train_embedding.model.dim=512",
-    ("train", "DIR/many", "--budget", "soon"): "--budget soon: expected a time such as 90s, 30m or 2h",
-    ("train", "DIR/many", "--weights", "DIR/odd.safetensors"): "DIR/odd.safetensors is not a safetensors file (Error "
+    (
+        "demo",
+        "--folder",
+        "DIR/full",
+    ): "DIR/full is not a folder of 'bifocal demo': name a new folder with --folder",
+    (
+        "delete",
+        "no.jpg",
+        "--run",
+        "RUN",
+    ): "RUN/artifacts/collection has no item 'no.jpg' among its 256: nothing was deleted",
+    (
+        "train",
+        "DIR/many",
+        "--set",
+        "seed=many",
+    ): "parameters:\n  seed: got 'many'; input should be a valid integer",
+    (
+        "train",
+        "DIR/many",
+        "--set",
+        "seed",
+    ): "--set 'seed': expected KEY=VALUE, such as train_embedding.model.dim=512",
+    (
+        "train",
+        "DIR/many",
+        "--budget",
+        "soon",
+    ): "--budget soon: expected a time such as 90s, 30m or 2h",
+    (
+        "train",
+        "DIR/many",
+        "--weights",
+        "DIR/odd.safetensors",
+    ): "DIR/odd.safetensors is not a safetensors file (Error "
     "while deserializing header: header too small); convert it with safetensors.torch.save_file",
-    ("train", "DIR/many", "--weights", "DIR/no.safetensors"): "DIR/no.safetensors: no such file; expected a "
+    (
+        "train",
+        "DIR/many",
+        "--weights",
+        "DIR/no.safetensors",
+    ): "DIR/no.safetensors: no such file; expected a "
     "safetensors file with the weights of a timm model, or a folder with it and a sentence encoder",
-    ("train", "DIR/many", "--encoder", "small", "--weights", "DIR/odd.safetensors"): "DIR/odd.safetensors has no "
+    (
+        "train",
+        "DIR/many",
+        "--encoder",
+        "small",
+        "--weights",
+        "DIR/odd.safetensors",
+    ): "DIR/odd.safetensors has no "
     "sentence encoder, which the encoder small needs: name a folder with the weights of EfficientNet-Lite2 and the "
     "folder of all-MiniLM-L6-v2",
     ("train", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
-    ("train", "DIR/many", "--recipe", "DIR/no.yaml"): "Invalid value for '--recipe': Path 'DIR/no.yaml' does not "
-    "exist.",
+    (
+        "train",
+        "DIR/many",
+        "--recipe",
+        "DIR/no.yaml",
+    ): "Invalid value for '--recipe': Path 'DIR/no.yaml' does not exist.",
 }
 
 
@@ -143,8 +266,12 @@ def test_a_wrong_use_gets_one_sentence(
     assert not (few.parent / "runs").exists()
 
 
-@pytest.mark.parametrize("recipe", [("--set", "train_embeding.members=2"), ("--recipe", "DIR/recipe.yaml")])
-def test_a_misspelled_key_is_named_before_a_download(recipe: tuple[str, str], wrong: Path, command: Command) -> None:
+@pytest.mark.parametrize(
+    "recipe", [("--set", "train_embeding.members=2"), ("--recipe", "DIR/recipe.yaml")]
+)
+def test_a_misspelled_key_is_named_before_a_download(
+    recipe: tuple[str, str], wrong: Path, command: Command
+) -> None:
     result = command("train", wrong / "many", recipe[0], recipe[1].replace("DIR", str(wrong)))
     expected = "parameters:\n  train_embeding: unknown section; did you mean 'train_embedding'? Available: "
     assert sentence(result).startswith(expected)
@@ -164,7 +291,10 @@ def test_a_sentence_longer_than_a_file_name_is_searched(run: Path, command: Comm
 def test_a_sentence_may_end_in_the_name_of_a_file(run: Path, command: Command) -> None:
     result = command("search", "a red star.png", "--run", run)
     assert result.exit_code == 0, result.output
-    assert "a red star.png: there is no such image file, so it is searched as a sentence" in result.output
+    assert (
+        "a red star.png: there is no such image file, so it is searched as a sentence"
+        in result.output
+    )
 
 
 @pytest.mark.parametrize(("split", "is_copy"), [("test", False), ("", True)])
@@ -174,7 +304,9 @@ def test_a_training_without_a_split_is_refused_before_the_features(
     folder, lines = tmp_path / "photos", ["image,caption" + (",split" if split else "")]
     folder.mkdir()
     for number in range(12):
-        shutil.copy(run / "images" / f"{0 if is_copy else number:05d}.jpg", folder / f"{number}.jpg")
+        shutil.copy(
+            run / "images" / f"{0 if is_copy else number:05d}.jpg", folder / f"{number}.jpg"
+        )
         lines.append(f"{number}.jpg,a red star" + (f",{split}" if split else ""))
     (folder / "captions.csv").write_text("\n".join(lines))
     expected = f"no image is in {'train or val (12 in test)' if split else 'val or test (12 in train)'}: give rows of"
@@ -224,11 +356,17 @@ def test_a_training_that_is_not_complete_is_not_of_late_interaction(
     assert sentence(command("search", "a star", "--run", tmp_path)) == expected
 
 
-def test_moved_images_are_one_list_and_the_others_are_shown(run: Path, command: Command, tmp_path: Path) -> None:
+def test_moved_images_are_one_list_and_the_others_are_shown(
+    run: Path, command: Command, tmp_path: Path
+) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     first = command("search", "a red star", "--run", copy, "-k", 3)
-    paths = [line.split()[2] for line in first.output.splitlines() if line.strip()[:2] in ("1.", "2.", "3.")]
+    paths = [
+        line.split()[2]
+        for line in first.output.splitlines()
+        if line.strip()[:2] in ("1.", "2.", "3.")
+    ]
     for path in paths[:2]:
         Path(path).unlink()
     result = command("search", "a red star", "--run", copy, "-k", 3)
@@ -237,7 +375,9 @@ def test_moved_images_are_one_list_and_the_others_are_shown(run: Path, command: 
     assert f"-> {copy / 'search.png'}" in result.output
 
 
-def test_ctrl_c_says_what_goes_on(few: Path, run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_says_what_goes_on(
+    few: Path, run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 

@@ -22,9 +22,13 @@ from tests.components.cluster.versions import POLICY, decisions, number_of, regi
 from tests.components.cluster.versions import decide as promote
 
 
-def run(artifacts: Path, *reports: Report, state: str = "running", more: tuple[str, ...] = ()) -> str:
+def run(
+    artifacts: Path, *reports: Report, state: str = "running", more: tuple[str, ...] = ()
+) -> str:
     """Run the command on the replicas of a service; return its output."""
-    with serve_reports([{"state": state, "report": report.to_json()} for report in reports]) as services:
+    with serve_reports(
+        [{"state": state, "report": report.to_json()} for report in reports]
+    ) as services:
         options = [option for service in services for option in ("--service", service)]
         command = ["canary", *options, "--artifacts", str(artifacts), *more]
         return CliRunner().invoke(main, command, catch_exceptions=False).output
@@ -41,7 +45,9 @@ def versions(
         found.append(register(tmp_path / name, dataset, noise))
         if name == "a":
             promote(artifacts)
-        mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(found[-1]), RELEASE_TAG, f"digest {found[-1]}")
+        mlflow.MlflowClient().set_model_version_tag(
+            POLICY.model, str(found[-1]), RELEASE_TAG, f"digest {found[-1]}"
+        )
     return found[0], found[1]
 
 
@@ -74,11 +80,15 @@ def test_counts_of_replicas_that_ended_decide_too(
     keep = ("--counts", str(tmp_path / "counts"))
     first = report_of(GOOD, GOOD, 1500)
     for _ in range(2):  # a second look at one process counts its searches once
-        assert "wait: 1500 searches of one release, 2000 are needed" in run(artifacts, first, more=keep)
+        assert "wait: 1500 searches of one release, 2000 are needed" in run(
+            artifacts, first, more=keep
+        )
     assert decisions(versions[1])[0]["promotion.online"] == "wait"
     second = report_of(GOOD, GOOD, 400)  # the process was restarted
     assert "wait: 1900 searches" in run(artifacts, second, more=keep)
-    other = replace(report_of(BAD, BAD, 400), candidate=ReleaseIdentity("bifocal version 3", 3, "digest 3"))
+    other = replace(
+        report_of(BAD, BAD, 400), candidate=ReleaseIdentity("bifocal version 3", 3, "digest 3")
+    )
     write_json(tmp_path / "counts" / "other.json", other.to_json())
     looks: list[float] = []
     module = sys.modules["components.cluster.canary"]
@@ -87,13 +97,17 @@ def test_counts_of_replicas_that_ended_decide_too(
     last = report_of(GOOD, GOOD, 50)  # in the place of the second
     assert "wait: 1950 searches" in run(artifacts, last, more=(*keep, "--wait", "0.5"))
     assert looks == [600.0, 600.0, 600.0]
-    output = run(artifacts, replace(last, id="after a restart"), report_of(GOOD, GOOD, 1200), more=keep)
+    output = run(
+        artifacts, replace(last, id="after a restart"), report_of(GOOD, GOOD, 1200), more=keep
+    )
     assert "candidate bifocal version 2: 3,200 searches" in output
     assert "promoted: version 2 of bifocal" in output
 
 
 def test_a_name_stands_for_all_of_its_addresses() -> None:
-    with serve_reports([{"state": "running", "report": report_of(GOOD, GOOD, 100).to_json()}]) as (service,):
+    with serve_reports([{"state": "running", "report": report_of(GOOD, GOOD, 100).to_json()}]) as (
+        service,
+    ):
         port = service.split(":")[2].split("/")[0]
     assert f"http://127.0.0.1:{port}" in _addresses(f"dns+http://localhost:{port}")
 
@@ -117,12 +131,18 @@ def test_replicas_that_end_do_not_answer(tmp_path: Path, monkeypatch: pytest.Mon
     assert stopped.startswith("http://search-replicas:8080 does not answer: ")
 
 
-def test_a_worse_candidate_is_withdrawn_despite_its_ranks(versions: tuple[int, int], artifacts: Path) -> None:
+def test_a_worse_candidate_is_withdrawn_despite_its_ranks(
+    versions: tuple[int, int], artifacts: Path
+) -> None:
     output = run(artifacts, report_of(GOOD, BAD))
     assert output.endswith("withdrawn: version 2 of bifocal\n")
     assert (number_of(POLICY.champion), number_of(POLICY.candidate)) == versions
     tags, (record, withdrawal) = decisions(versions[1])
-    assert (tags["promotion"], tags["promotion.online"], record["verdict"]) == ("withdrawn", "withdraw", "withdraw")
+    assert (tags["promotion"], tags["promotion.online"], record["verdict"]) == (
+        "withdrawn",
+        "withdraw",
+        "withdraw",
+    )
     assert withdrawal["decision"].startswith("withdrawn: ")
     (reason,) = promote(artifacts).reasons
     assert reason.startswith("the version was withdrawn: ")
@@ -130,7 +150,10 @@ def test_a_worse_candidate_is_withdrawn_despite_its_ranks(versions: tuple[int, i
 
 
 def test_services_without_a_comparison_and_wrong_addresses_are_named() -> None:
-    for contents, reason in (([None], "without --canary"), ([{"a": 1}], "another text than a comparison")):
+    for contents, reason in (
+        ([None], "without --canary"),
+        ([{"a": 1}], "another text than a comparison"),
+    ):
         with serve_reports(contents) as services, pytest.raises(ValueError, match=reason):
             CliRunner().invoke(main, ["canary", "--service", services[0]], catch_exceptions=False)
     with pytest.raises(ValueError, match="is not an address of a service"):

@@ -40,24 +40,39 @@ def client(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_command_lists_and_then_deletes(s3: None, client: MlflowClient, tmp_path: Path) -> None:
     old, newest, trained = (
-        write_artifact(tmp_path / "store", name, age) for name, age in (("a", 9), ("b", 5), ("c", 9))
+        write_artifact(tmp_path / "store", name, age)
+        for name, age in (("a", 9), ("b", 5), ("c", 9))
     )
     run_id = client.create_run("0").info.run_id
     client.create_registered_model("bifocal")
     yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
-    tags = {"hash.features": artifact_hash(trained), RELEASE_TAG: "now", f"{UNNEEDED}before": yesterday}
+    tags = {
+        "hash.features": artifact_hash(trained),
+        RELEASE_TAG: "now",
+        f"{UNNEEDED}before": yesterday,
+    }
     client.create_model_version("bifocal", f"runs:/{run_id}/model", run_id, tags=tags)
     for digest in ("now", "before"):
         client.log_text(run_id, digest, f"releases/{digest}/release.json")
     (tmp_path / "policy.yaml").write_text(POLICY)
     overlay = {"claim": "claim", "mount_path": str(tmp_path / "store")}
-    write_json(tmp_path / "cluster.yaml", {"store": overlay, "checkpoints": "s3://bucket/checkpoints"})
-    options = ["--policy", str(tmp_path / "policy.yaml"), "--resources", str(tmp_path / "cluster.yaml")]
+    write_json(
+        tmp_path / "cluster.yaml", {"store": overlay, "checkpoints": "s3://bucket/checkpoints"}
+    )
+    options = [
+        "--policy",
+        str(tmp_path / "policy.yaml"),
+        "--resources",
+        str(tmp_path / "cluster.yaml"),
+    ]
 
     listed = CliRunner().invoke(clean, options, catch_exceptions=False)
     assert listed.exit_code == 0
     assert old.is_dir()
-    assert {entry.path for entry in client.list_artifacts(run_id, "releases")} == {"releases/now", "releases/before"}
+    assert {entry.path for entry in client.list_artifacts(run_id, "releases")} == {
+        "releases/now",
+        "releases/before",
+    }
 
     CliRunner().invoke(clean, [*options, "--delete"], catch_exceptions=False)
     assert (old.exists(), newest.is_dir(), trained.is_dir()) == (False, True, True)

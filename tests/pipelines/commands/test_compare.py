@@ -20,13 +20,17 @@ IMAGES, CAPTIONS_PER_IMAGE = 60, 3
 def ranks(recall: float, seed: int = 0) -> pd.DataFrame:
     """Return ranks of a model: 0 with probability ``recall``, otherwise 50."""
     generator = np.random.default_rng(seed)
-    rows = [("caption_retrieval", str(image), str(image), f"image {image}") for image in range(IMAGES)] + [
+    rows = [
+        ("caption_retrieval", str(image), str(image), f"image {image}") for image in range(IMAGES)
+    ] + [
         ("image_retrieval", f"{image}-{caption}", str(image), f"text {image}-{caption}")
         for image in range(IMAGES)
         for caption in range(CAPTIONS_PER_IMAGE)
     ]
     frame = pd.DataFrame(rows, columns=["direction", "query", "image_id", "content"])
-    return frame.assign(protocol="full", rank=np.where(generator.random(len(frame)) < recall, 0.0, 50.0))
+    return frame.assign(
+        protocol="full", rank=np.where(generator.random(len(frame)) < recall, 0.0, 50.0)
+    )
 
 
 @pytest.fixture
@@ -46,7 +50,9 @@ def register_champion(folder: Path, quality: float) -> None:
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder / "evaluation"), EVALUATION_DIR)
     client.create_registered_model(POLICY.model)
-    version = client.create_model_version(POLICY.model, (folder / "model").as_uri(), run.info.run_id)
+    version = client.create_model_version(
+        POLICY.model, (folder / "model").as_uri(), run.info.run_id
+    )
     client.set_registered_model_alias(POLICY.model, POLICY.champion, version.version)
 
 
@@ -55,7 +61,10 @@ def test_compare_prints_and_writes_differences(store: Path) -> None:
     (store / "artifacts/metrics").mkdir(parents=True)
     ranks(0.9).to_parquet(store / "artifacts/metrics" / RANKS)
     done = CliRunner().invoke(
-        main, ["compare", "--output", "compare.html"], catch_exceptions=False, env={"COLUMNS": "120"}
+        main,
+        ["compare", "--output", "compare.html"],
+        catch_exceptions=False,
+        env={"COLUMNS": "120"},
     )
     rows = [line for line in done.output.splitlines() if line.startswith("│ ") and "R@" in line]
     assert len(rows) == 2 * len(POLICY.recall_at)
@@ -74,7 +83,9 @@ def test_compare_explains_missing_champion_and_missing_evaluation(store: Path) -
         CliRunner().invoke(main, ["compare"], catch_exceptions=False)
     register_champion(store, 0.3)
     ranks(0.9).assign(protocol="five folds").to_parquet(store / "artifacts/metrics" / RANKS)
-    with pytest.raises(ValueError, match=r"caption_retrieval: 240 of 240 common queries .* different protocols"):
+    with pytest.raises(
+        ValueError, match=r"caption_retrieval: 240 of 240 common queries .* different protocols"
+    ):
         CliRunner().invoke(main, ["compare"], catch_exceptions=False)
     ranks(0.9).assign(content="other").to_parquet(store / "artifacts/metrics" / RANKS)
     with pytest.raises(ValueError, match="share no query"):
@@ -88,20 +99,28 @@ def write_run(folder: Path, recalls: list[float]) -> None:
         metrics.mkdir(parents=True)
         ranks(recall, seed).to_parquet(metrics / RANKS)
         (folder / f"seed-{seed}" / "seconds.json").write_text('{"train_embedding": 90.0}')
-        (folder / f"seed-{seed}" / "params.yaml").write_text(f"train_embedding: {{seed: {seed}, model: {folder.name}}}")
+        (folder / f"seed-{seed}" / "params.yaml").write_text(
+            f"train_embedding: {{seed: {seed}, model: {folder.name}}}"
+        )
 
 
-def test_finished_runs_are_compared_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_runs_are_compared_over_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     write_run(Path("runs/mine/first"), [0.3, 0.32, 0.31])
     write_run(Path("runs/mine/second"), [0.6, 0.63, 0.58])
     write_run(Path("runs/mine/third"), [0.31, 0.33])
     names = [f"runs/mine/{name}" for name in ("first", "second", "third")]
-    done = CliRunner().invoke(main, ["compare", *names], catch_exceptions=False, env={"COLUMNS": "140"})
+    done = CliRunner().invoke(
+        main, ["compare", *names], catch_exceptions=False, env={"COLUMNS": "140"}
+    )
     *lines, page = done.output.splitlines()
     assert page == "runs/compare/first-second-third.html"
     assert lines[-2].startswith("second finds more than first: recall sum +")
-    assert lines[-1].startswith("no difference between third and first can be seen with 2 and 3 seeds and 60 images")
+    assert lines[-1].startswith(
+        "no difference between third and first can be seen with 2 and 3 seeds and 60 images"
+    )
     assert any("train_embedding.model" in line and "second" in line for line in lines)
     assert not any("train_embedding.seed" in line for line in lines)
     assert any("minutes of a training" in line and "1.5" in line for line in lines)
@@ -109,6 +128,10 @@ def test_finished_runs_are_compared_over_seeds(tmp_path: Path, monkeypatch: pyte
     one = CliRunner().invoke(main, ["compare", names[0]])
     assert one.exit_code == 2
     assert "only runs/mine/first is given: name two or more" in one.output
-    ranks(0.5).assign(content="other").to_parquet("runs/mine/third/seed-1/artifacts/metrics/" + RANKS)
-    with pytest.raises(ValueError, match=r"share no query: give them the same corpus and evaluate.split"):
+    ranks(0.5).assign(content="other").to_parquet(
+        "runs/mine/third/seed-1/artifacts/metrics/" + RANKS
+    )
+    with pytest.raises(
+        ValueError, match=r"share no query: give them the same corpus and evaluate.split"
+    ):
         CliRunner().invoke(main, ["compare", names[0], names[2]], catch_exceptions=False)

@@ -39,7 +39,9 @@ def delete(run: Path, item_id: str) -> None:
 
 
 @pytest.fixture
-def runs(demo: TrainedModel, tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def runs(
+    demo: TrainedModel, tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path]:
     """Two runs with the same items, released as versions 1 and 2; the second was promoted after the first."""
     monkeypatch.chdir(tmp_path)
     first = write_released_run(demo, tmp_path / "a", "")
@@ -48,7 +50,12 @@ def runs(demo: TrainedModel, tmp_path: Path, mlflow_store: str, monkeypatch: pyt
         number = register(run)
         add_release(run)
         with alias_lock("bifocal", 0):
-            make_champion(get_version_number("bifocal", number), **ALIASES, answer="yes", file="promotion/a.json")
+            make_champion(
+                get_version_number("bifocal", number),
+                **ALIASES,
+                answer="yes",
+                file="promotion/a.json",
+            )
     return first, second
 
 
@@ -66,15 +73,23 @@ def test_a_deletion_is_final_for_every_version_and_reaches_other_services(
     apps = [create_app(source, settings, open_deletions(source, None), 0.05) for source in sources]
     with TestClient(apps[0], base_url="http://localhost", headers=ADMIN) as service:
         assert service.delete("/api/v1/item", params={"id": gone}).status_code == 204
-    (tmp_path / "deleted.jsonl").write_text('"00003"\n')  # of a service that did not serve a release
+    (tmp_path / "deleted.jsonl").write_text(
+        '"00003"\n'
+    )  # of a service that did not serve a release
     open_deletions(sources[1], tmp_path / "deleted.jsonl")
-    with pytest.raises(ValueError, match="the registry has no version of another: there is nothing to delete"):
+    with pytest.raises(
+        ValueError, match="the registry has no version of another: there is nothing to delete"
+    ):
         RegistryDeletions("another").add("00003")
-    done = CliRunner().invoke(bifocal_command, ["delete", other, "--model", "bifocal"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        bifocal_command, ["delete", other, "--model", "bifocal"], catch_exceptions=False
+    )
     assert done.output == "3 items of bifocal are deleted, whatever version serves\n"
     rollback()
     with TestClient(apps[1], base_url="http://localhost", headers=ADMIN) as service:
-        found = service.post("/api/v1/search", json={"text": "a red star", "k": 20}).json()["results"]
+        found = service.post("/api/v1/search", json={"text": "a red star", "k": 20}).json()[
+            "results"
+        ]
         assert len(found) == 20
         assert not {gone, other, "00003"} & {result["id"] for result in found}
         assert service.get("/api/v1/thumbnail", params={"id": gone}).status_code == 404
@@ -83,7 +98,9 @@ def test_a_deletion_is_final_for_every_version_and_reaches_other_services(
     version = get_version_number("bifocal", 1)
     _, release = download_release(version, read_digest(version), tmp_path / "downloaded")
     collection = Collection.open(release / "collection")
-    assert {name for name, deleted in zip(collection.ids, collection.deleted, strict=True) if deleted} == {
+    assert {
+        name for name, deleted in zip(collection.ids, collection.deleted, strict=True) if deleted
+    } == {
         gone,
         other,
         "00003",
@@ -101,18 +118,25 @@ def test_a_refresh_does_not_overwrite_a_release_that_changed_since(runs: tuple[P
         if number == "00001":
             assert log_release(version, *parts, previous=previous)
     changed = read_digest(version)
-    with pytest.raises(OSError, match=f"has the release {changed[:12]} since, in place of {previous[:12]}: another"):
+    with pytest.raises(
+        OSError, match=f"has the release {changed[:12]} since, in place of {previous[:12]}: another"
+    ):
         log_release(version, *parts, previous=previous)
     assert read_digest(version) == changed
     log_release(version, *parts, previous=changed)
     assert read_digest(version) not in (previous, changed)
 
 
-def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refreshed(runs: tuple[Path, Path]) -> None:
+def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refreshed(
+    runs: tuple[Path, Path],
+) -> None:
     """Otherwise newer images vanish, and images that were removed return."""
     delete(runs[0], "00007")
     add_release(runs[0])
-    with pytest.raises(ValueError, match="version 1 lacks 1 images of version 2, and has 0 others: run the flow refr"):
+    with pytest.raises(
+        ValueError,
+        match="version 1 lacks 1 images of version 2, and has 0 others: run the flow refr",
+    ):
         rollback()
     RegistryDeletions("bifocal").add("00007")
     rollback()
@@ -122,9 +146,13 @@ def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refres
     assert champion.number == 1
     assert items == released_items(get_version_number("bifocal", 2))
     with alias_lock("bifocal", 0):
-        make_champion(get_version_number("bifocal", 2), **ALIASES, answer="yes", file="promotion/a.json")
+        make_champion(
+            get_version_number("bifocal", 2), **ALIASES, answer="yes", file="promotion/a.json"
+        )
     delete(runs[0], "00008")
     add_release(runs[0])
-    done = CliRunner().invoke(bifocal_command, ["pipelines", "promote", "--rollback"], standalone_mode=False)
+    done = CliRunner().invoke(
+        bifocal_command, ["pipelines", "promote", "--rollback"], standalone_mode=False
+    )
     assert "lacks 1 images" in str(done.exception)
     rollback(stale=True)

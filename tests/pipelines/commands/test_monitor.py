@@ -61,7 +61,9 @@ class World:
             writer.add(Item(f"image-{row}", path, f"{row:064d}", 128, 128), self.vectors[row])
         for number in range(rejected):
             writer.reject(f"broken-{number}.jpg", "cannot be decoded")
-        writer.finish({f"image-{row}": self.demo.collection.captions(row) for row in range(rows.stop)})
+        writer.finish(
+            {f"image-{row}": self.demo.collection.captions(row) for row in range(rows.stop)}
+        )
         index = index_of_collection(Collection.open(self.folder / "run" / COLLECTION), None)
         index.calibration = Calibration(-6.0, 8.0, 6.0, 0.5, 0.0, 0.05, 0.9, 100)
         (self.folder / "run" / INDEX).mkdir()
@@ -78,13 +80,22 @@ class World:
             logger.setLevel("INFO")
             handler.addFilter(lambda record: setattr(record, "created", moment) or True)
             for query in queries:
-                state = {"log": {"results": 3, "text": query, "like": None, "plus": [], "minus": []}}
+                state = {
+                    "log": {"results": 3, "text": query, "like": None, "plus": [], "minus": []}
+                }
                 log_request(self.metrics, state, "POST", "/api/v1/search", 200, time.perf_counter())
             logger.removeHandler(handler)
 
     def run(self, *options: str) -> Result:
         """Run the command."""
-        paths = ["--run", self.folder / "run", "--to", self.folder / "monitoring", "--queries", self.log]
+        paths = [
+            "--run",
+            self.folder / "run",
+            "--to",
+            self.folder / "monitoring",
+            "--queries",
+            self.log,
+        ]
         return CliRunner().invoke(monitor, [*map(str, paths), *options], catch_exceptions=False)
 
     def values(self, day: str) -> dict[str, dict[str, float]]:
@@ -100,7 +111,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> World:
     demo = unpack(folder / "demo")
     shutil.copytree(demo.directory / ONNX, folder / "run" / ONNX)
     images = [open_image(demo.directory / "images" / f"{row:05d}.jpg") for row in STYLED]
-    drawn = [ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB") for image in images]
+    drawn = [
+        ImageOps.grayscale(image).filter(ImageFilter.CONTOUR).convert("RGB") for image in images
+    ]
     vectors = np.asarray(demo.collection.vectors[: STYLED.stop], np.float32)
     vectors[STYLED.start :] = demo.encode_image(drawn)
     world = World(demo, folder, vectors)
@@ -108,7 +121,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> World:
     captions = [demo.collection.captions(row)[-1] for row in range(256)]
     world.ask("2026-10-31", [*captions[:120], SECRET])
     world.ask("2026-11-07", captions[120:190])
-    world.ask("2026-11-13", [*captions[190:240], *[f"{n} dogs jump over a wall and bark" for n in range(20)]])
+    world.ask(
+        "2026-11-13",
+        [*captions[190:240], *[f"{n} dogs jump over a wall and bark" for n in range(20)]],
+    )
     result = world.run("--reference", "--until", "2026-11-01")
     assert result.exit_code == 0, result.output
     assert "reference of 120 images and 121 queries" in result.output
@@ -122,7 +138,9 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     class Hook(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            messages.append(
+                json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"]
+            )
             self.send_response(200)
             self.end_headers()
 
@@ -137,7 +155,9 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     server.server_close()
 
 
-def test_quiet_week_then_a_week_with_another_style(built: World, mlflow_store: str, hook: list[str]) -> None:
+def test_quiet_week_then_a_week_with_another_style(
+    built: World, mlflow_store: str, hook: list[str]
+) -> None:
     built.embed(QUIET)
     quiet = built.run("--until", "2026-11-08")
     assert quiet.exit_code == 0, quiet.output
@@ -168,13 +188,20 @@ def test_quiet_week_then_a_week_with_another_style(built: World, mlflow_store: s
 
     before = values
     assert built.run("--until", "2026-11-15").exit_code == CROSSED
-    assert built.values("2026-11-15") == before, "a second run for the same day gives the same results"
+    assert built.values("2026-11-15") == before, (
+        "a second run for the same day gives the same results"
+    )
 
     client = mlflow.MlflowClient(mlflow_store)
     (run,) = client.search_runs([entry.experiment_id for entry in client.search_experiments()])
-    history = {entry.step: entry.value for entry in client.get_metric_history(run.info.run_id, "thresholds_crossed")}
+    history = {
+        entry.step: entry.value
+        for entry in client.get_metric_history(run.info.run_id, "thresholds_crossed")
+    }
     assert history == {7: 0.0, 14: float(len(crossed))}
-    assert [entry.path for entry in client.list_artifacts(run.info.run_id, "2026-11-15")] == ["2026-11-15/index.html"]
+    assert [entry.path for entry in client.list_artifacts(run.info.run_id, "2026-11-15")] == [
+        "2026-11-15/index.html"
+    ]
 
 
 def test_no_file_has_a_query(built: World) -> None:
@@ -183,17 +210,26 @@ def test_no_file_has_a_query(built: World) -> None:
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
-def test_results_are_written_while_mlflow_is_down(built: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_written_while_mlflow_is_down(
+    built: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     built.embed(QUIET)
     result = built.run("--until", "2026-11-29")
     assert result.exit_code == 1
     assert re.search("error: MLflow at http://127.0.0.1:9", result.output)
-    assert json.loads((built.folder / "monitoring/2026-11-29/monitor.json").read_text())["counts"]["queries"] == 0
+    assert (
+        json.loads((built.folder / "monitoring/2026-11-29/monitor.json").read_text())["counts"][
+            "queries"
+        ]
+        == 0
+    )
 
 
-def test_after_a_new_reference_no_image_is_new(built: World, tmp_path: Path, mlflow_store: str) -> None:
+def test_after_a_new_reference_no_image_is_new(
+    built: World, tmp_path: Path, mlflow_store: str
+) -> None:
     shutil.copytree(built.folder / "monitoring", tmp_path / "monitoring")
     built.embed(STYLED)
     options = ("--to", str(tmp_path / "monitoring"), "--until", "2026-11-15")
@@ -203,12 +239,18 @@ def test_after_a_new_reference_no_image_is_new(built: World, tmp_path: Path, mlf
     assert content["counts"]["new images"] == 0
 
 
-@pytest.mark.parametrize(("sentences", "logs"), [("true", False), ("hashed", True), ("false", True), ("hashed", False)])
+@pytest.mark.parametrize(
+    ("sentences", "logs"), [("true", False), ("hashed", True), ("false", True), ("hashed", False)]
+)
 @pytest.mark.usefixtures("mlflow_store")
-def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentences: str, logs: bool) -> None:
+def test_a_reference_survives_a_promotion(
+    built: World, tmp_path: Path, sentences: str, logs: bool
+) -> None:
     """The review of commit 097c66e: with weekly promotions, nothing was ever compared."""
     file, target = tmp_path / "thresholds.yaml", tmp_path / "monitoring"
-    file.write_text(THRESHOLDS.read_text().replace("keep_queries: false", f"keep_queries: {sentences}"))
+    file.write_text(
+        THRESHOLDS.read_text().replace("keep_queries: false", f"keep_queries: {sentences}")
+    )
     options = ("--thresholds", str(file), "--to", str(target))
     built.embed(TRAINED)
     assert built.run(*options, "--reference", "--until", "2026-11-01").exit_code == 0
@@ -230,7 +272,9 @@ def test_a_reference_survives_a_promotion(built: World, tmp_path: Path, sentence
 
 
 @pytest.mark.usefixtures("mlflow_store")
-def test_a_run_removes_text_that_is_too_old_or_not_allowed_any_more(built: World, tmp_path: Path) -> None:
+def test_a_run_removes_text_that_is_too_old_or_not_allowed_any_more(
+    built: World, tmp_path: Path
+) -> None:
     file, target = tmp_path / "thresholds.yaml", tmp_path / "monitoring"
 
     def text_after(day: str, keep: str, days: str) -> list[bool]:

@@ -26,7 +26,9 @@ def test_the_first_run_writes_the_reference_and_the_second_one_compares_with_it(
     (demo.directory / INDEX).mkdir()
     index_of_collection(demo.collection, None).write(demo.directory / INDEX)
     client = boto3.client("s3")
-    client.put_object(Bucket="bucket", Key="logs/a.txt", Body="\n".join(demo.collection.captions(1)).encode())
+    client.put_object(
+        Bucket="bucket", Key="logs/a.txt", Body="\n".join(demo.collection.captions(1)).encode()
+    )
     params = MonitorParams(
         seed=1,
         policy=load_thresholds(),
@@ -35,12 +37,20 @@ def test_the_first_run_writes_the_reference_and_the_second_one_compares_with_it(
         days=7,
     )
     parts = {
-        name: demo.directory / path for name, path in (("onnx", ONNX), ("collection", COLLECTION), ("index", INDEX))
+        name: demo.directory / path
+        for name, path in (("onnx", ONNX), ("collection", COLLECTION), ("index", INDEX))
     }
     for name, expected in (("first", {"references"}), ("second", {"crossed"})):
         (tmp_path / name).mkdir()
         assert expected <= set(run(params, **parts, monitoring=tmp_path / name))
         assert (tmp_path / name / "index.html").is_file()
     day = datetime.now(UTC).date() - timedelta(days=1)
-    keys = {entry["Key"] for entry in client.list_objects_v2(Bucket="bucket", Prefix="monitoring")["Contents"]}
-    assert {"monitoring/reference/reference.json", f"monitoring/{day}/monitor.json", "monitoring/monitor.prom"} <= keys
+    keys = {
+        entry["Key"]
+        for entry in client.list_objects_v2(Bucket="bucket", Prefix="monitoring")["Contents"]
+    }
+    assert {
+        "monitoring/reference/reference.json",
+        f"monitoring/{day}/monitor.json",
+        "monitoring/monitor.prom",
+    } <= keys

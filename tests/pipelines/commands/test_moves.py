@@ -16,7 +16,14 @@ import pytest
 
 from bifocal.progress import track
 from bifocal.search.trained_model import TrainedModel
-from runtime.mlflow import VETO, alias_lock, get_version, get_version_number, remove_lock, version_tags
+from runtime.mlflow import (
+    VETO,
+    alias_lock,
+    get_version,
+    get_version_number,
+    remove_lock,
+    version_tags,
+)
 from runtime.mlflow.releases import RegistryDeletions, read_deletions, released_items
 from tests.rehearsals.year.fleet import Truth
 from tests.rehearsals.year.operation import Archive, Run, rollback, train
@@ -84,7 +91,9 @@ class World:
         self.refresh()
 
     def delete(self) -> None:
-        item = str(self.random.choice(self.archive.items[1:]))  # a collection without images is an error
+        item = str(
+            self.random.choice(self.archive.items[1:])
+        )  # a collection without images is an error
         RegistryDeletions(MODEL).add(item)
         self.deleted.add(item)
 
@@ -97,7 +106,10 @@ def kill_at(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int
 
 
 def test_no_item_is_lost_or_returned_and_no_champion_is_vetoed(
-    demo: TrainedModel, tmp_path: Path, kill_at: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    demo: TrainedModel,
+    tmp_path: Path,
+    kill_at: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     mlflow.create_experiment("releases", (tmp_path / "files").as_uri())
@@ -105,7 +117,9 @@ def test_no_item_is_lost_or_returned_and_no_champion_is_vetoed(
     world = World(demo, tmp_path, random)
     for _ in track(range(MOVES), "moves", total=MOVES) if MOVES > 100 else range(MOVES):
         before = world.served()
-        move = getattr(world, str(random.choice(["promote", "roll_back", "refresh", "add", "delete"])))
+        move = getattr(
+            world, str(random.choice(["promote", "roll_back", "refresh", "add", "delete"]))
+        )
         kill_at(int(random.integers(MOST_WRITES)))
         try:
             move()
@@ -113,7 +127,9 @@ def test_no_item_is_lost_or_returned_and_no_champion_is_vetoed(
             killed += 1
         kill_at(10**9)
         with suppress(ValueError):
-            remove_lock(MODEL)  # as 'promote --unlock' does; otherwise the lock is free after three minutes
+            remove_lock(
+                MODEL
+            )  # as 'promote --unlock' does; otherwise the lock is free after three minutes
         with alias_lock(MODEL, 60):  # the next command finishes a killed one, or leaves it out
             champion = world.version("champion")
         deletions, served = read_deletions(MODEL), world.served()
@@ -121,6 +137,8 @@ def test_no_item_is_lost_or_returned_and_no_champion_is_vetoed(
         assert not served & deletions, "a deleted item is back"
         assert before - deletions <= served, "an item is lost"
         assert served <= set(world.archive.items)
-        assert VETO not in version_tags(get_version_number(MODEL, champion or 0)), "the champion has a veto"
+        assert VETO not in version_tags(get_version_number(MODEL, champion or 0)), (
+            "the champion has a veto"
+        )
         world.deleted |= deletions
     assert 0 < killed < MOVES

@@ -50,7 +50,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
-    monkeypatch.setattr("pipelines.app.training.recipe._networks", lambda *arguments, **options: (None, DEMO))
+    monkeypatch.setattr(
+        "pipelines.app.training.recipe._networks", lambda *arguments, **options: (None, DEMO)
+    )
     return tmp_path
 
 
@@ -65,7 +67,11 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
         "  python -m pipelines run --project toys --flow retrain",
     ]
     folder = Path("projects/toys")
-    assert sorted(file.name for file in folder.iterdir()) == ["promotion.yaml", "recipe.yaml", "schedules.yaml"]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "promotion.yaml",
+        "recipe.yaml",
+        "schedules.yaml",
+    ]
     values = parameters.load(Path("params.yaml"), [folder / "recipe.yaml"])
     sections = parameters.validate(values, configurable_components().values())
     assert values["prepare_dataset"]["corpus"] == {"name": "ImageFolder", "root": str(photos)}
@@ -77,20 +83,27 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
     assert (policy.model, policy.allow_dirty, set(policy.floors)) == ("toys", True, {"recall_sum"})
     assert "pointing" not in policy.max_drops
     declared = schedule.load(folder / "schedules.yaml")
-    assert {file for entry in declared.values() for file in entry.recipes} == {"projects/toys/recipe.yaml"}
+    assert {file for entry in declared.values() for file in entry.recipes} == {
+        "projects/toys/recipe.yaml"
+    }
 
     again = invoke("new", "toys", "--images", str(photos))
     assert "projects/toys exists" in str(again.exception)
     assert "projects/toys exists" not in (folder / "recipe.yaml").read_text()
 
 
-def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(here: Path, s3: None) -> None:
+def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(
+    here: Path, s3: None
+) -> None:
     photos = write_photos(here / "photos", 40)
     for file in photos.iterdir():
         boto3.client("s3").upload_file(str(file), "bucket", f"products/{file.name}")
     done = invoke("new", "products", "--images", "s3://bucket/products", "--cluster")
     assert done.exit_code == 0, done.output
-    assert "  python -m pipelines schedule apply --project products --images images.json" in done.output.splitlines()
+    assert (
+        "  python -m pipelines schedule apply --project products --images images.json"
+        in done.output.splitlines()
+    )
     folder = Path("projects/products")
     text = "".join(file.read_text() for file in folder.iterdir())
     assert str(here) not in text
@@ -100,15 +113,25 @@ def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(here: 
     sections = parameters.validate(values, configurable_components().values())
     assert list(sections["prepare_dataset"].local_files()) == []
     cluster = resources.load(overlays=[folder / "cluster.yaml"])
-    assert (cluster.push, cluster.monitoring.folder) == (False, "s3://bucket/bifocal-products/monitoring")
+    assert (cluster.push, cluster.monitoring.folder) == (
+        False,
+        "s3://bucket/bifocal-products/monitoring",
+    )
     assert not load_promotion(folder / "promotion.yaml").allow_dirty
     compiled = invoke("compile", "--project", "products", "--revision", "a" * 40)
     assert compiled.exit_code == 0, compiled.output
     pipeline = Path("pipeline.yaml").read_text()
-    for part in ("s3://bucket/products", "projects/products/promotion.yaml", "bifocal-products/checkpoints"):
+    for part in (
+        "s3://bucket/products",
+        "projects/products/promotion.yaml",
+        "bifocal-products/checkpoints",
+    ):
         assert part in pipeline
 
-    for images, outcome in ((str(photos), "root: photos"), (str(here.parent), "a cluster cannot read")):
+    for images, outcome in (
+        (str(photos), "root: photos"),
+        (str(here.parent), "a cluster cannot read"),
+    ):
         write_photos(here.parent / f"{here.name}-{len(images)}")
         done = invoke("new", f"p{len(images)}", "--images", images, "--cluster")
         found = "".join(file.read_text() for file in Path("projects").glob(f"p{len(images)}/*"))
@@ -122,17 +145,27 @@ def test_every_command_with_files_of_a_project_takes_one() -> None:
         assert ("project" in options) == bool(options & own or name == "compare"), name
 
 
-@pytest.mark.parametrize("command", ["run", "compile", "promote", "schedule diff", "clean", "render"])
+@pytest.mark.parametrize(
+    "command", ["run", "compile", "promote", "schedule diff", "clean", "render"]
+)
 def test_an_unknown_project_is_an_error_with_the_known_ones(command: str, here: Path) -> None:
     (here / "projects" / "toys").mkdir(parents=True)
     (here / "projects" / "toys" / "recipe.yaml").write_text("seed: 2\n")
     done = invoke(*command.split(), "--project", "tois")
     assert done.exit_code == 2
-    for part in ("projects/tois/recipe.yaml does not exist", "projects here: toys", "new tois --images DIR"):
+    for part in (
+        "projects/tois/recipe.yaml does not exist",
+        "projects here: toys",
+        "new tois --images DIR",
+    ):
         assert part in " ".join(done.output.split())
 
 
-@given(name=st.text(st.sampled_from(string.ascii_letters + string.digits + "-_./% äß"), min_size=1, max_size=12))
+@given(
+    name=st.text(
+        st.sampled_from(string.ascii_letters + string.digits + "-_./% äß"), min_size=1, max_size=12
+    )
+)
 def test_names_of_projects_are_names_of_folders_models_and_schedules(name: str) -> None:
     try:
         accepted = _name(None, None, name)  # type: ignore[arg-type]
@@ -179,7 +212,10 @@ def test_a_recipe_holds_exactly_what_differs_from_params_yaml(data: st.DataObjec
     }
     values = parameters.merge(VALUES, changed)
     text = _recipe(values, "because")
-    with patch.object(Path, "is_file", return_value=True), patch.object(Path, "read_text", return_value=text):
+    with (
+        patch.object(Path, "is_file", return_value=True),
+        patch.object(Path, "read_text", return_value=text),
+    ):
         recipe = parameters.read_yaml(Path("recipe.yaml"))
     assert parameters.merge(VALUES, recipe) == values
     assert "seed" not in recipe
@@ -188,25 +224,34 @@ def test_a_recipe_holds_exactly_what_differs_from_params_yaml(data: st.DataObjec
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", "--runner", "cluster"), ("run", "--runner", "cluster", "--flow", "refresh"), ("schedule", "apply")],
+    [
+        ("run", "--runner", "cluster"),
+        ("run", "--runner", "cluster", "--flow", "refresh"),
+        ("schedule", "apply"),
+    ],
 )
 def test_a_cluster_trains_drawn_scenes_only_on_purpose(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KFP_ENDPOINT", raising=False)
     monkeypatch.chdir(ROOT)
-    assert "would train drawn scenes: name your images by --project or --recipe, or give --demo" in str(
-        invoke(*arguments).exception
+    assert (
+        "would train drawn scenes: name your images by --project or --recipe, or give --demo"
+        in str(invoke(*arguments).exception)
     )
     with patch("pipelines.commands.cluster.check_cluster"):
-        for more in (["--demo"], ["--recipe", "tests/small.yaml"])[: 1 if arguments[0] == "schedule" else 2]:
+        for more in (["--demo"], ["--recipe", "tests/small.yaml"])[
+            : 1 if arguments[0] == "schedule" else 2
+        ]:
             assert "KFP_ENDPOINT is not set" in str(invoke(*arguments, *more).exception)
     if arguments[-1] == "cluster":
         with patch("pipelines.commands.cluster.check_cluster"):
             assert "KFP_ENDPOINT" in str(invoke(*arguments, "--flow", "clean").exception)
 
 
-def test_a_project_on_s3_is_prepared_on_this_machine(here: Path, s3: None, mlflow_store: str) -> None:
+def test_a_project_on_s3_is_prepared_on_this_machine(
+    here: Path, s3: None, mlflow_store: str
+) -> None:
     for file in write_photos(here / "photos").iterdir():
         boto3.client("s3").upload_file(str(file), "bucket", f"products/{file.name}")
     assert invoke("new", "toys", "--images", "s3://bucket/products").exit_code == 0

@@ -29,12 +29,17 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
     command = ["promote", "--rollback", "--reason", "wrong answers"]
     done = CliRunner().invoke(main, command, catch_exceptions=False)
     assert done.stdout.splitlines() == ["candidate: version 2", "champion: version 1"]
-    assert done.stderr == "bifocal promotion, version 1 of bifocal is the champion again: wrong answers\n"
+    assert (
+        done.stderr
+        == "bifocal promotion, version 1 of bifocal is the champion again: wrong answers\n"
+    )
     assert decide(artifacts).reasons == [
         "the version was rolled back to version 1: wrong answers; only a forced promotion brings it back"
     ]
     assert number_of(POLICY.champion) == 1
-    with pytest.raises(ValueError, match="no version of bifocal has the alias 'previous': there is no promotion to"):
+    with pytest.raises(
+        ValueError, match="no version of bifocal has the alias 'previous': there is no promotion to"
+    ):
         roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
     needs_reason = CliRunner().invoke(main, ["promote", "--force"])
     assert "--force needs --reason TEXT" in needs_reason.output
@@ -47,18 +52,29 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
     assert (tags["promotion"], "promotion.veto" in tags) == ("forced", False)
 
 
-def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_promote_and_rollback_explain_an_invalid_server_address(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
     for options in ([], ["--rollback"]):
-        with pytest.raises(OSError, match="MLFLOW_TRACKING_URI is localhost:5000, which is not an address of MLflow"):
+        with pytest.raises(
+            OSError,
+            match="MLFLOW_TRACKING_URI is localhost:5000, which is not an address of MLflow",
+        ):
             CliRunner().invoke(main, ["promote", *options], catch_exceptions=False)
 
 
 def test_promote_prints_no_credentials_of_the_server() -> None:
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://bifocal:S3cret@127.0.0.1:9", "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": "http://bifocal:S3cret@127.0.0.1:9",
+        "PYTHONPATH": str(ROOT),
+    }
     environment["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
     command = [sys.executable, "-m", "pipelines", "promote"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "MLflow at http://***@127.0.0.1:9" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr

@@ -24,7 +24,14 @@ from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.releases import describe_release
 from runtime.spec import Params
 from tests.bifocal.serving.runs import write_run
-from tests.pipelines.releases import EMBEDDING, add_release, move_alias, register, wait, write_released_run
+from tests.pipelines.releases import (
+    EMBEDDING,
+    add_release,
+    move_alias,
+    register,
+    wait,
+    write_released_run,
+)
 
 URI = "models:/bifocal@champion"
 QUERY = "three red stars on a beach"
@@ -33,7 +40,9 @@ QUERY = "three red stars on a beach"
 @pytest.fixture
 def runs(demo: TrainedModel, tmp_path: Path) -> tuple[Path, Path]:
     """Two runs whose models give the same scores, with vectors that do not fit each other."""
-    return write_released_run(demo, tmp_path / "a", "a-"), write_released_run(demo, tmp_path / "b", "b-", sign=-1)
+    return write_released_run(demo, tmp_path / "a", "a-"), write_released_run(
+        demo, tmp_path / "b", "b-", sign=-1
+    )
 
 
 @pytest.fixture
@@ -46,18 +55,26 @@ def versions(
 
 
 def test_a_release_is_served_replaced_and_rolled_back_as_a_whole_without_loading_it_again(
-    runs: tuple[Path, Path], versions: tuple[int, int], demo: TrainedModel, monkeypatch: pytest.MonkeyPatch
+    runs: tuple[Path, Path],
+    versions: tuple[int, int],
+    demo: TrainedModel,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = open_source(None, URI, None, None, None)
     assert isinstance(source, ReleaseSource)
     move_alias(versions[0])
-    with pytest.raises(FileNotFoundError, match="version 1 of bifocal has no release: run python -m pipelines release"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="version 1 of bifocal has no release: run python -m pipelines release",
+    ):
         source.key()
     assert "bifocal version 1 now has the release" in add_release(runs[0])
     loaded: list[str] = []
     load = source.load
     monkeypatch.setattr(source, "load", lambda: loaded.append(source.key()) or load())
-    with TestClient(create_app(source, Settings(), poll_seconds=0.05), base_url="http://localhost") as opened:
+    with TestClient(
+        create_app(source, Settings(), poll_seconds=0.05), base_url="http://localhost"
+    ) as opened:
 
         def results() -> tuple[set[str], list[float]]:
             found = opened.post("/api/v1/search", json={"text": QUERY, "k": 5}).json()["results"]
@@ -103,7 +120,8 @@ def test_a_release_is_logged_once_a_version_has_the_last_one_and_images_are_on_t
         keys.append(source.key())
     assert keys[0] == keys[2] != keys[1]
     missing, file = (
-        model.items.file(model.index.row("a-00005")) for model in (source.load(), ReleaseSource(URI, Path("/")).load())
+        model.items.file(model.index.row("a-00005"))
+        for model in (source.load(), ReleaseSource(URI, Path("/")).load())
     )
     assert missing is not None
     assert file is not None
@@ -124,7 +142,9 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
         parts = {COLLECTION: first / COLLECTION, INDEX: first / INDEX} | {part: second / part}
         with pytest.raises(ValueError, match=reason):
             describe_release(first / ONNX, parts[COLLECTION], parts[INDEX], first / EMBEDDING)
-    with pytest.raises(ValueError, match=r"biases of .* are of .*CSLS.*, but .* has the hubness bank of None"):
+    with pytest.raises(
+        ValueError, match=r"biases of .* are of .*CSLS.*, but .* has the hubness bank of None"
+    ):
         describe_release(first / ONNX, first / COLLECTION, first / INDEX, first / ONNX)
     others = [second / part for part in (ONNX, COLLECTION, INDEX, EMBEDDING)]
     version = find_version("bifocal", artifact_hash(first / ONNX))
@@ -138,7 +158,10 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
         for run in runs:
             add_release(run)
     client.set_model_version_tag("bifocal", "1", "hash.onnx", artifact_hash(second / ONNX))
-    with pytest.raises(ValueError, match=r"manifest.json of version 1 .* has another hash than hash.onnx of its run"):
+    with pytest.raises(
+        ValueError,
+        match=r"manifest.json of version 1 .* has another hash than hash.onnx of its run",
+    ):
         log_release(version, *others)
     client.set_model_version_tag("bifocal", "1", "hash.onnx", artifact_hash(first / ONNX))
     move_alias(versions[0])
@@ -147,7 +170,10 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
     own, foreign = version.tags["release"], other.tags["release"]
     files = Path(client.get_run(version.run_id).info.artifact_uri) / "releases" / own
     # Somebody copies the files of the other model's release beside the own one, and names it.
-    shutil.copytree(Path(client.get_run(other.run_id).info.artifact_uri) / "releases" / foreign, files.parent / foreign)
+    shutil.copytree(
+        Path(client.get_run(other.run_id).info.artifact_uri) / "releases" / foreign,
+        files.parent / foreign,
+    )
     client.set_model_version_tag("bifocal", "1", "release", foreign)
     with pytest.raises(ValueError, match="belongs to another model than version 1"):
         source.load()
@@ -155,7 +181,9 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
     vectors = files / "index" / "vectors.f16"
     content = vectors.read_bytes()
     vectors.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(ValueError, match=r"index/vectors.f16 of the release .* is missing, unknown or damaged"):
+    with pytest.raises(
+        ValueError, match=r"index/vectors.f16 of the release .* is missing, unknown or damaged"
+    ):
         source.load()
     vectors.write_bytes(content)
     (files / "collection" / "items.parquet").rename(files / "moved.parquet")
@@ -194,7 +222,9 @@ def test_a_fetched_release_is_no_new_one_until_its_images_change(
     write_states(parts["collection"], items)
     write_json(parts["collection"] / "manifest.json", {"metrics": {"images_per_second": 3.0}})
     description = parts["index"] / "index.json"
-    write_json(description, json.loads(description.read_text()) | {"measured": None, "effort": None})
+    write_json(
+        description, json.loads(description.read_text()) | {"measured": None, "effort": None}
+    )
     assert release_again() == 0.0
     assert find_release.run(find) == found
     bias = parts["index"] / "bias.npy"

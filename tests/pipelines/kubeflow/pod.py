@@ -32,14 +32,24 @@ def pod_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[st
         main["securityContext"] = {
             name: int(value) if name != "runAsNonRoot" else value for name, value in context.items()
         }
-    spec: dict[str, Any] = {"containers": [main], "volumes": volumes, "tolerations": settings.get("tolerations", [])}
+    spec: dict[str, Any] = {
+        "containers": [main],
+        "volumes": volumes,
+        "tolerations": settings.get("tolerations", []),
+    }
     spec["activeDeadlineSeconds"] = int(settings["activeDeadlineSeconds"])
     spec["nodeSelector"] = settings.get("nodeSelector", {}).get("labels", {})
-    spec["imagePullSecrets"] = [{"name": secret["secretName"]} for secret in settings.get("imagePullSecret", [])]
+    spec["imagePullSecrets"] = [
+        {"name": secret["secretName"]} for secret in settings.get("imagePullSecret", [])
+    ]
     if "nodeAffinity" in settings:
-        terms = [{"matchExpressions": term["matchExpressions"]} for term in settings["nodeAffinity"]]
+        terms = [
+            {"matchExpressions": term["matchExpressions"]} for term in settings["nodeAffinity"]
+        ]
         required = {"nodeSelectorTerms": terms}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        }
     metadata = {"name": "step", **settings.get("podMetadata", {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -77,7 +87,9 @@ def _resources(declared: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         if name in declared:
             resources[kind][resource] = declared[name]
     if "accelerator" in declared:
-        resources["limits"][declared["accelerator"]["resourceType"]] = declared["accelerator"]["resourceCount"]
+        resources["limits"][declared["accelerator"]["resourceType"]] = declared["accelerator"][
+            "resourceCount"
+        ]
     return resources
 
 
@@ -85,7 +97,9 @@ def _volumes(settings: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[di
     mounts, volumes = [], []
     for claim in settings.get("pvcMount", []):
         name = claim["constant"]
-        mounts.append({"name": name, "mountPath": claim["mountPath"], "subPath": claim.get("subPath", "")})
+        mounts.append(
+            {"name": name, "mountPath": claim["mountPath"], "subPath": claim.get("subPath", "")}
+        )
         volumes.append({"name": name, "persistentVolumeClaim": {"claimName": name}})
     for volume in settings.get("genericEphemeralVolume", []):
         request: dict[str, Any] = {
@@ -95,7 +109,9 @@ def _volumes(settings: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[di
         if not volume.get("defaultStorageClass"):
             request["storageClassName"] = volume["storageClassName"]
         mounts.append({"name": volume["volumeName"], "mountPath": volume["mountPath"]})
-        volumes.append({"name": volume["volumeName"], "ephemeral": {"volumeClaimTemplate": {"spec": request}}})
+        volumes.append(
+            {"name": volume["volumeName"], "ephemeral": {"volumeClaimTemplate": {"spec": request}}}
+        )
     for volume in settings.get("emptyDirMounts", []):
         mounts.append({"name": volume["volumeName"], "mountPath": volume["mountPath"]})
         source = {"medium": volume["medium"], "sizeLimit": volume["sizeLimit"]}

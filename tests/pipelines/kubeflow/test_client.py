@@ -33,12 +33,28 @@ def target(client: Client) -> Target:
     return Target(client, resources.load(), REVISION)
 
 
-def test_run_submits_a_version_of_the_pipeline_to_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    images, recipe, overlay = (tmp_path / name for name in ("images.json", "recipe.yaml", "cluster.yaml"))
+def test_run_submits_a_version_of_the_pipeline_to_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    images, recipe, overlay = (
+        tmp_path / name for name in ("images.json", "recipe.yaml", "cluster.yaml")
+    )
     images.write_text(json.dumps({"cpu": CPU, "gpu": GPU}))
     recipe.write_text("seed: 5\n")
-    overlay.write_text("service_account: trainer\npipeline_root: s3://bucket/runs\nsteps: {evaluate: {gpu: null}}\n")
-    command = ["run", "--runner", "cluster", "--recipe", str(recipe), "--images", str(images), "--revision", "b" * 40]
+    overlay.write_text(
+        "service_account: trainer\npipeline_root: s3://bucket/runs\nsteps: {evaluate: {gpu: null}}\n"
+    )
+    command = [
+        "run",
+        "--runner",
+        "cluster",
+        "--recipe",
+        str(recipe),
+        "--images",
+        str(images),
+        "--revision",
+        "b" * 40,
+    ]
     with serve() as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
         monkeypatch.setenv("KFP_TOKEN", "secret")
@@ -55,8 +71,13 @@ def test_run_submits_a_version_of_the_pipeline_to_the_cluster(monkeypatch: pytes
     version = stub.versions[sent["pipeline_version_reference"]["pipeline_version_id"]]
     assert version["description"] == f"commit {'b' * 40}"
     pipeline, platform = yaml.safe_load_all(version["pipeline_spec"])
-    assert pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == "b" * 40
-    containers = {name: executor["container"] for name, executor in pipeline["deploymentSpec"]["executors"].items()}
+    assert (
+        pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == "b" * 40
+    )
+    containers = {
+        name: executor["container"]
+        for name, executor in pipeline["deploymentSpec"]["executors"].items()
+    }
     stages = {stage.name for stage in pipeline_components()}
     assert {part for container in containers.values() for part in container["command"]} >= stages
     assert {container["image"] for container in containers.values()} == {CPU, GPU}
@@ -79,11 +100,16 @@ def test_equal_pipelines_share_one_version(monkeypatch: pytest.MonkeyPatch) -> N
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_a_server_with_several_users_gets_the_namespace_with_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_several_users_gets_the_namespace_with_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with serve(alice="team") as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
         monkeypatch.setenv("KFP_TOKEN", "alice")
-        with pytest.raises(ValueError, match="several users: export KFP_NAMESPACE"), cluster.kfp_client() as client:
+        with (
+            pytest.raises(ValueError, match="several users: export KFP_NAMESPACE"),
+            cluster.kfp_client() as client,
+        ):
             submit(PIPELINE, target(client))
         monkeypatch.setenv("KFP_NAMESPACE", "other")
         denied = r"status 403: .*not authorized in namespace other.*KFP_NAMESPACE"
@@ -97,13 +123,18 @@ def test_a_server_with_several_users_gets_the_namespace_with_each_request(monkey
     assert [pipeline["namespace"] for pipeline in stub.pipelines.values()] == ["team"]
 
 
-def test_a_token_file_is_read_again_and_cookies_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_token_file_is_read_again_and_cookies_are_sent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     monkeypatch.setenv("KFP_NAMESPACE", "team")
     monkeypatch.setenv("KFP_TOKEN_FILE", str(token))
     with serve(alice="team", session="team") as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
-        with pytest.raises(ValueError, match=r"KFP_TOKEN_FILE is .*, which is not a file"), cluster.kfp_client():
+        with (
+            pytest.raises(ValueError, match=r"KFP_TOKEN_FILE is .*, which is not a file"),
+            cluster.kfp_client(),
+        ):
             pass
         token.write_text("expired")
         with cluster.kfp_client() as client:
@@ -116,7 +147,9 @@ def test_a_token_file_is_read_again_and_cookies_are_sent(monkeypatch: pytest.Mon
     assert stub.tokens == ["Bearer alice", None]
 
 
-def test_a_missing_endpoint_a_dead_server_and_a_rejection_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_endpoint_a_dead_server_and_a_rejection_are_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def run() -> None:
         with cluster.kfp_client() as client:
             submit(PIPELINE, target(client))
@@ -124,11 +157,17 @@ def test_a_missing_endpoint_a_dead_server_and_a_rejection_are_explained(monkeypa
     with pytest.raises(ValueError, match="KFP_ENDPOINT is not set: export KFP_ENDPOINT="):
         run()
     monkeypatch.setenv("KFP_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("KFP_NAMESPACE", "team")  # or else the client asks five times whether there are several users
-    with pytest.raises(OSError, match=r"no Kubeflow server answers at http://127\.0\.0\.1:9 .*port-forward"):
+    monkeypatch.setenv(
+        "KFP_NAMESPACE", "team"
+    )  # or else the client asks five times whether there are several users
+    with pytest.raises(
+        OSError, match=r"no Kubeflow server answers at http://127\.0\.0\.1:9 .*port-forward"
+    ):
         run()
     monkeypatch.setenv("KFP_TOKEN", "expired")
     with serve() as (address, _):
         monkeypatch.setenv("KFP_ENDPOINT", address)
-        with pytest.raises(OSError, match=r"rejected the request with status 401: .*token expired.*KFP_TOKEN"):
+        with pytest.raises(
+            OSError, match=r"rejected the request with status 401: .*token expired.*KFP_TOKEN"
+        ):
             run()

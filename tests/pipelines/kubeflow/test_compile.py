@@ -29,7 +29,9 @@ MERGE = all_components()["extract_features"].merge_step
 
 def test_each_stage_depends_on_the_writers_of_its_inputs(default: Documents) -> None:
     tasks = tasks_of(default[0])
-    writer = {output: task_name(stage.name) for stage in pipeline_components() for output in stage.outputs}
+    writer = {
+        output: task_name(stage.name) for stage in pipeline_components() for output in stage.outputs
+    }
     for stage in pipeline_components():
         task = tasks[task_name(stage.name)]
         expected = {name: writer[name] for name in stage.inputs}
@@ -43,7 +45,9 @@ def test_each_stage_depends_on_the_writers_of_its_inputs(default: Documents) -> 
 
 def test_push_reads_every_output_of_the_pipeline(default: Documents) -> None:
     inputs = tasks_of(default[0])["push"]["inputs"]["artifacts"]
-    assert sorted(inputs) == sorted(name for stage in pipeline_components() for name in stage.outputs)
+    assert sorted(inputs) == sorted(
+        name for stage in pipeline_components() for name in stage.outputs
+    )
 
 
 def test_promotion_follows_registration_and_gets_the_policy(default: Documents) -> None:
@@ -67,15 +71,22 @@ def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_ar
 ) -> None:
     for stage in pipeline_components():
         given = arguments(tasks_of(default[0])[task_name(stage.name)])
-        assert json.loads(given["parameters"]) == {"seed": VALUES["seed"], stage.name: VALUES[stage.name]}
-        assert given["parameters"] == json.dumps(json.loads(given["parameters"]), sort_keys=True, separators=(",", ":"))
+        assert json.loads(given["parameters"]) == {
+            "seed": VALUES["seed"],
+            stage.name: VALUES[stage.name],
+        }
+        assert given["parameters"] == json.dumps(
+            json.loads(given["parameters"]), sort_keys=True, separators=(",", ":")
+        )
         assert given["code"] == image_key(stage)
 
 
 def test_a_changed_section_changes_the_arguments_of_one_stage(default: Documents) -> None:
     other, _ = compiled(pretrain_sorter={"length": 77})
     tasks = tasks_of(default[0])
-    changed = [name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])]
+    changed = [
+        name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])
+    ]
     assert sorted(changed) == sorted(["push", "pretrain-sorter"])
 
 
@@ -96,20 +107,30 @@ def test_steps_with_side_effects_are_not_cached(default: Documents) -> None:
 def test_notify_is_an_exit_task(default: Documents) -> None:
     notice = default[0]["root"]["dag"]["tasks"]["notify"]
     assert notice["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
-    assert notice["inputs"]["parameters"]["status"]["taskFinalStatus"]["producerTask"] == "exit-handler-1"
+    assert (
+        notice["inputs"]["parameters"]["status"]["taskFinalStatus"]["producerTask"]
+        == "exit-handler-1"
+    )
 
 
 def test_features_are_extracted_in_parallel_shards_and_merged() -> None:
-    pipeline, _ = compiled(extract_features={"weights": {"name": "FromFile", "path": "data/backbone.safetensors"}})
+    pipeline, _ = compiled(
+        extract_features={"weights": {"name": "FromFile", "path": "data/backbone.safetensors"}}
+    )
     tasks = tasks_of(pipeline)
     count = resources.load().for_step("extract_features").shards
     shards = {name: task for name, task in tasks.items() if name.startswith("extract-features")}
     assert sorted(arguments(task)["shard"] for task in shards.values()) == [
         f"{number}/{count}" for number in range(1, count + 1)
     ]
-    assert {tuple(task["dependentTasks"]) for task in shards.values()} == {("fetch", "prepare-dataset")}
+    assert {tuple(task["dependentTasks"]) for task in shards.values()} == {
+        ("fetch", "prepare-dataset")
+    }
     merge = tasks[task_name(MERGE)]
-    producers = {source["taskOutputArtifact"]["producerTask"] for source in merge["inputs"]["artifacts"].values()}
+    producers = {
+        source["taskOutputArtifact"]["producerTask"]
+        for source in merge["inputs"]["artifacts"].values()
+    }
     assert producers == set(shards)
     features = tasks["train-embedding"]["inputs"]["artifacts"]["features"]["taskOutputArtifact"]
     assert features == {"producerTask": task_name(MERGE), "outputArtifactKey": "features"}
@@ -124,7 +145,10 @@ def test_a_collection_is_embedded_in_parallel_shards_and_merged(tmp_path: Path) 
     shards = {name: task for name, task in tasks.items() if name.startswith("embed-collection")}
     assert sorted(arguments(task)["shard"] for task in shards.values()) == ["1/3", "2/3", "3/3"]
     merge = tasks["merge-collection"]
-    producers = {source["taskOutputArtifact"]["producerTask"] for source in merge["inputs"]["artifacts"].values()}
+    producers = {
+        source["taskOutputArtifact"]["producerTask"]
+        for source in merge["inputs"]["artifacts"].values()
+    }
     assert producers == set(shards)
     collection = tasks["build-index"]["inputs"]["artifacts"]["collection"]["taskOutputArtifact"]
     assert collection == {"producerTask": "merge-collection", "outputArtifactKey": "collection"}
@@ -134,7 +158,9 @@ def test_features_of_a_trained_backbone_are_extracted_by_one_step(
     default: Documents,
 ) -> None:
     tasks = tasks_of(default[0])
-    assert [name for name in tasks if name.startswith(("extract", task_name(MERGE)))] == ["extract-features"]
+    assert [name for name in tasks if name.startswith(("extract", task_name(MERGE)))] == [
+        "extract-features"
+    ]
     assert "shard" not in arguments(tasks["extract-features"])
 
 
@@ -152,7 +178,8 @@ def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{$}}", "{{$.inputs.parameters['seed']}}", "{{channel:task=;name=a;type=String;}}", "{{{{"]
+    "text",
+    ["{{$}}", "{{$.inputs.parameters['seed']}}", "{{channel:task=;name=a;type=String;}}", "{{{{"],
 )
 def test_a_text_with_a_placeholder_of_kubeflow_stays_as_it_is(text: str) -> None:
     pipeline, _ = compiled(embed_collection={**VALUES["embed_collection"], "name": text})

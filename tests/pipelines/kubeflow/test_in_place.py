@@ -42,12 +42,16 @@ def test_paths_are_absolute_and_in_the_cache_key_by_their_fingerprint() -> None:
     }
 
 
-def test_versions_without_a_repository_follow_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_without_a_repository_follow_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KFP_RUN_ID", raising=False)
     photos, weights = tmp_path / "photos", tmp_path / "weights.bin"
     photos.mkdir()
     weights.write_bytes(b"x")
-    params = FingerprintParams(seed=0, sources={"prepare_dataset": [str(photos)], "extract_features": [str(weights)]})
+    params = FingerprintParams(
+        seed=0, sources={"prepare_dataset": [str(photos)], "extract_features": [str(weights)]}
+    )
 
     def versions() -> tuple[str, str]:
         found = fingerprint(params, repository="", revision="unknown")
@@ -67,7 +71,9 @@ def test_versions_without_a_repository_follow_the_files(tmp_path: Path, monkeypa
         versions()
 
 
-def test_a_run_on_this_machine_needs_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_this_machine_needs_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("pipelines.commands.cluster.ask_git", lambda *arguments: "")
     (tmp_path / "recipe.yaml").write_text(parameters.dump_yaml(OWN))
@@ -80,8 +86,12 @@ def test_a_run_on_this_machine_needs_no_commit(tmp_path: Path, monkeypatch: pyte
     with patch.object(LocalRun, "execute", execute):
         assert CliRunner().invoke(main, command).exit_code == 0
         for other in (["--push"], ["--runner", "container"]):
-            assert "has no git commit" in str(CliRunner().invoke(main, [*command, *other]).exception)
-            monkeypatch.setattr("pipelines.local.container_engine.ContainerEngine", lambda *arguments: None)
+            assert "has no git commit" in str(
+                CliRunner().invoke(main, [*command, *other]).exception
+            )
+            monkeypatch.setattr(
+                "pipelines.local.container_engine.ContainerEngine", lambda *arguments: None
+            )
             monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
             refused = CliRunner().invoke(main, [*command, *other, "--revision", REVISION])
             assert "copy_images is false" in str(refused.exception)

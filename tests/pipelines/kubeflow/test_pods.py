@@ -32,7 +32,9 @@ EVERYTHING = {
     "scratch_volume": {"size": "100Gi", "mount_path": "/tmp", "storage_class": "fast"},
     "volumes": [{"claim": "corpora", "mount_path": "/corpora", "sub_path": "flickr8k"}],
     "node_selector": {"pool": "gpu"},
-    "node_affinity": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}],
+    "node_affinity": [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}
+    ],
     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
     "labels": {"kueue.x-k8s.io/queue-name": "bifocal"},
     "annotations": {"sidecar.istio.io/inject": "false"},
@@ -44,18 +46,26 @@ EVERYTHING = {
 def pods(text: str) -> dict[str, dict[str, Any]]:
     pipeline, settings = documents(text)
     executors = pipeline["deploymentSpec"]["executors"]
-    return {name: pod_of(executor["container"], settings[name]) for name, executor in executors.items()}
+    return {
+        name: pod_of(executor["container"], settings[name]) for name, executor in executors.items()
+    }
 
 
 @pytest.fixture
 def everything(tmp_path: Path) -> dict[str, Any]:
     """Pod of a step that sets every key of resources.yaml."""
     values = yaml.safe_load(resources.FILE.read_text())
-    changes = {"default": EVERYTHING, "image_pull_secrets": ["registry"], "image_pull_policy": "Always"}
+    changes = {
+        "default": EVERYTHING,
+        "image_pull_secrets": ["registry"],
+        "image_pull_policy": "Always",
+    }
     values = {**parameters.merge(values, changes), "steps": {}}
     task = TaskFactory(Resources.model_validate(values), {"A": "b"}, 1)
     path = tmp_path / "toys.yaml"
-    compiler.Compiler().compile(dsl.pipeline(name="toys")(lambda: task(TOY, {}) and None), str(path))
+    compiler.Compiler().compile(
+        dsl.pipeline(name="toys")(lambda: task(TOY, {}) and None), str(path)
+    )
     return pods(path.read_text())["exec-toy"]
 
 
@@ -66,9 +76,18 @@ def test_every_setting_reaches_the_pod(everything: dict[str, Any]) -> None:
         "requests": {"cpu": "500m", "memory": "8Gi"},
         "limits": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2"},
     }
-    assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/corpora", "/tmp", "/dev/shm"}
-    assert spec["volumes"][0] == {"name": "corpora", "persistentVolumeClaim": {"claimName": "corpora"}}
-    assert spec["volumes"][1]["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
+    assert {mount["mountPath"] for mount in main["volumeMounts"]} == {
+        "/corpora",
+        "/tmp",
+        "/dev/shm",
+    }
+    assert spec["volumes"][0] == {
+        "name": "corpora",
+        "persistentVolumeClaim": {"claimName": "corpora"},
+    }
+    assert (
+        spec["volumes"][1]["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
+    )
     assert spec["nodeSelector"] == EVERYTHING["node_selector"]
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"] == [{"matchExpressions": EVERYTHING["node_affinity"]}]
@@ -100,7 +119,9 @@ def test_the_compiled_pipeline_is_valid_for_the_schemas_of_kfp() -> None:
 def test_a_step_gets_only_the_secrets_that_it_names() -> None:
     def variables(executor: str) -> set[str]:
         (main,) = pods(compile_text())[executor]["spec"]["containers"]
-        return {entry["name"] for entry in main["env"] if "secretKeyRef" in entry.get("valueFrom", {})}
+        return {
+            entry["name"] for entry in main["env"] if "secretKeyRef" in entry.get("valueFrom", {})
+        }
 
     assert "BIFOCAL_NOTICE_URL" in variables("exec-notify")
     assert "AWS_SECRET_ACCESS_KEY" not in variables("exec-notify")
@@ -118,11 +139,16 @@ def test_a_step_gets_only_the_secrets_that_it_names() -> None:
         ({"gpus": 1}, "gpus"),
         ({"steps": {"evaluate": {"shards": 2}}}, "cannot be sharded"),
         ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several nodes"),
-        ({"steps": {"evaluate": {"secrets": ["bifocal-s4"]}}}, "evaluate: 'secrets' has no 'bifocal-s4'; did you mean"),
+        (
+            {"steps": {"evaluate": {"secrets": ["bifocal-s4"]}}},
+            "evaluate: 'secrets' has no 'bifocal-s4'; did you mean",
+        ),
         ({"default": {"retry_factor": 1.5}}, "retry_factor: Input should be a valid integer"),
     ],
 )
-def test_invalid_resources_are_an_error(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
+def test_invalid_resources_are_an_error(
+    change: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
     values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), change)
     (tmp_path / "resources.yaml").write_text(yaml.safe_dump(values))
     with pytest.raises(ValueError, match=expected):
@@ -131,7 +157,11 @@ def test_invalid_resources_are_an_error(change: dict[str, Any], expected: str, t
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "images.json is not YAML"), ('["a"]', "whole file: .*dictionary"), ('{"cpux": "a"}', "cpux.*'cpu', 'gpu'")],
+    [
+        ("{", "images.json is not YAML"),
+        ('["a"]', "whole file: .*dictionary"),
+        ('{"cpux": "a"}', "cpux.*'cpu', 'gpu'"),
+    ],
 )
 def test_invalid_images_are_an_error(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "images.json").write_text(text)

@@ -41,15 +41,23 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def subject(namespace: str | None = None, revision: str = REVISION, nodes: int = 1, **changes: Any) -> PreflightSubject:
+def subject(
+    namespace: str | None = None, revision: str = REVISION, nodes: int = 1, **changes: Any
+) -> PreflightSubject:
     """Return the default pipeline with changes of resources.yaml."""
     values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), changes)
     values["steps"]["train_embedding"]["nodes"] = nodes
-    values["steps"] = {name: {**values["default"], **step} for name, step in values["steps"].items()}
-    return PreflightSubject([VALUES], resources.Resources.model_validate(values), revision, namespace, ["train"])
+    values["steps"] = {
+        name: {**values["default"], **step} for name, step in values["steps"].items()
+    }
+    return PreflightSubject(
+        [VALUES], resources.Resources.model_validate(values), revision, namespace, ["train"]
+    )
 
 
-def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with serve() as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -70,7 +78,9 @@ def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypat
     assert stub.versions == {}
 
 
-def test_a_run_on_the_cluster_is_refused_unless_the_checks_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_the_cluster_is_refused_unless_the_checks_are_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Pipeline, "compile", lambda pipeline: "pipeline")
     with serve() as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
@@ -125,7 +135,9 @@ def test_the_repository_answers_to_the_login_and_has_the_commit(
     assert "push the commit" in problem
 
 
-@pytest.mark.parametrize("repository", ["/home/me/bifocal", "file:///bifocal", "git@localhost:bifocal.git"])
+@pytest.mark.parametrize(
+    "repository", ["/home/me/bifocal", "file:///bifocal", "git@localhost:bifocal.git"]
+)
 def test_a_repository_of_this_machine_is_a_problem(repository: str) -> None:
     assert len(list(check_repository(subject(repository=repository)))) == 1
 
@@ -135,14 +147,22 @@ def test_the_repository_is_not_checked_if_no_step_reads_it() -> None:
 
 
 @pytest.mark.usefixtures("s3")
-def test_folders_are_writable_and_user_files_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_folders_are_writable_and_user_files_are_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc" / "config").write_text("[core]\n    remote = s3\n['remote \"s3\"']\n    url = s3://bucket/dvc\n")
+    (tmp_path / ".dvc" / "config").write_text(
+        "[core]\n    remote = s3\n['remote \"s3\"']\n    url = s3://bucket/dvc\n"
+    )
     monkeypatch.chdir(tmp_path)
     assert dvc_remote() == "s3://bucket/dvc"
-    good = subject(checkpoints="s3://bucket/checkpoints", trainer={"folder": "s3://bucket/jobs"}, nodes=2)
+    good = subject(
+        checkpoints="s3://bucket/checkpoints", trainer={"folder": "s3://bucket/jobs"}, nodes=2
+    )
     assert list(check_buckets(good)) == []
-    values = parameters.merge(VALUES, {"prepare_dataset": {"corpus": {"name": "COCO", "root": "s3://bucket/coco"}}})
+    values = parameters.merge(
+        VALUES, {"prepare_dataset": {"corpus": {"name": "COCO", "root": "s3://bucket/coco"}}}
+    )
     missing = subject(checkpoints="s3://nobody/checkpoints")
     problems = list(check_buckets(replace(missing, values=[values])))
     assert len(problems) == 2
@@ -153,9 +173,13 @@ def test_folders_are_writable_and_user_files_are_there(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("s3")
 def test_the_flow_monitor_writes_to_its_folder_and_reads_its_files() -> None:
     good, logs = {"checkpoints": None, "push": False}, "s3://bucket/logs/search.jsonl"
-    assert list(check_buckets(subject(**good, monitoring={"folder": "s3://nobody/monitoring"}))) == []
+    assert (
+        list(check_buckets(subject(**good, monitoring={"folder": "s3://nobody/monitoring"}))) == []
+    )
     missing = {"folder": "s3://nobody/monitoring", "queries": [logs]}
-    problems = list(check_buckets(replace(subject(**good, monitoring=missing), flows=["refresh", "monitor"])))
+    problems = list(
+        check_buckets(replace(subject(**good, monitoring=missing), flows=["refresh", "monitor"]))
+    )
     assert len(problems) == 2
     assert "s3://nobody/monitoring: " in problems[0]
     assert "the keys are this machine's AWS_..." in problems[0]
@@ -168,7 +192,11 @@ def test_the_flow_monitor_writes_to_its_folder_and_reads_its_files() -> None:
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[type[Kubernetes]]:
     with serve_kubernetes(tmp_path / "kubeconfig") as stub:
-        stub.objects = {"team/serviceaccounts/default-editor", "team/secrets/registry", "team/persistentvolumeclaims/c"}
+        stub.objects = {
+            "team/serviceaccounts/default-editor",
+            "team/secrets/registry",
+            "team/persistentvolumeclaims/c",
+        }
         yield stub
 
 
@@ -191,14 +219,21 @@ def test_permissions_that_may_not_be_reviewed_are_not_a_problem(
 ) -> None:
     api.may_review_others = False
     assert list(check_permissions(subject("team", nodes=2))) == []
-    assert "you may not read the permissions of system:serviceaccount:team:default-editor" in capsys.readouterr().out
+    assert (
+        "you may not read the permissions of system:serviceaccount:team:default-editor"
+        in capsys.readouterr().out
+    )
 
 
 def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
     volume = {"claim": "c", "mount_path": "/c"}
     good = subject("team", image_pull_secrets=["registry"], default={"volumes": [volume]})
     assert list(check_permissions(good)) == []
-    names = {"image_pull_secrets": ["x"], "service_account": "y", "store": {"claim": "s", "mount_path": "/store"}}
+    names = {
+        "image_pull_secrets": ["x"],
+        "service_account": "y",
+        "store": {"claim": "s", "mount_path": "/store"},
+    }
     bad = subject("team", default={"volumes": [{**volume, "claim": "z"}]}, **names)
     assert list(check_permissions(bad)) == [
         "namespace team has no service account y",
@@ -208,7 +243,9 @@ def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
     ]
 
 
-def test_without_a_cluster_at_hand_permissions_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_cluster_at_hand_permissions_are_not_checked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert list(check_permissions(subject())) == []
     assert "no Kubernetes API can be reached" in capsys.readouterr().out
 
@@ -216,5 +253,8 @@ def test_without_a_cluster_at_hand_permissions_are_not_checked(capsys: pytest.Ca
 def test_credentials_in_problems_are_redacted() -> None:
     images = {**GOOD, "cpu": "a"}
     with pytest.raises(ValueError, match="images: cpu is a, without a digest") as error:
-        check_all(subject(images=images, repository="https://me:hunter22@git.invalid/x"), ["buckets", "permissions"])
+        check_all(
+            subject(images=images, repository="https://me:hunter22@git.invalid/x"),
+            ["buckets", "permissions"],
+        )
     assert "hunter22" not in str(error.value)

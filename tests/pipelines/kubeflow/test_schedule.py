@@ -11,7 +11,16 @@ from kfp import Client
 
 from pipelines.kubeflow.client import PREFIX, Target
 from pipelines.kubeflow.resources import load as load_resources
-from pipelines.kubeflow.schedule import FIELDS, Schedule, apply, check_cron, list_schedules, load, plan, prefix_of
+from pipelines.kubeflow.schedule import (
+    FIELDS,
+    Schedule,
+    apply,
+    check_cron,
+    list_schedules,
+    load,
+    plan,
+    prefix_of,
+)
 from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.kubeflow_stub import Kubeflow, serve
 
@@ -19,7 +28,9 @@ WEEKLY = Schedule(cron="0 0 3 * * 1", recipes=[], enabled=True, max_concurrency=
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Client, type[Kubeflow]]]:
+def server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[tuple[Client, type[Kubeflow]]]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KFP_NAMESPACE", raising=False)
     with serve() as (address, stub):
@@ -62,14 +73,18 @@ def test_a_second_apply_sends_nothing(server: tuple[Client, type[Kubeflow]]) -> 
     assert stub.calls == []
 
 
-def test_replace_creates_the_new_schedule_before_it_deletes_the_old(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_replace_creates_the_new_schedule_before_it_deletes_the_old(
+    server: tuple[Client, type[Kubeflow]],
+) -> None:
     client, stub = server
     plan_and_apply({"weekly": WEEKLY}, client)
     stub.calls.clear()
     daily = WEEKLY.model_copy(update={"cron": "0 0 3 * * *"})
     assert plan_and_apply({"weekly": daily}, client) == [("replace", "weekly")]
     assert [method for method, path in stub.calls if "recurringruns" in path] == ["POST", "DELETE"]
-    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.schedules.values()] == [daily.cron]
+    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.schedules.values()] == [
+        daily.cron
+    ]
     assert plan_and_apply({"weekly": daily}, client, "# other\n") == [("replace", "weekly")]
     assert len(stub.schedules) == 1
 
@@ -86,15 +101,26 @@ def test_the_service_account_and_the_folder_of_artifacts_are_part_of_a_schedule(
     assert sent["runtime_config"]["pipeline_root"] == "s3://bucket/runs"
 
 
-def test_apply_deletes_undeclared_schedules_of_this_project_only(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_apply_deletes_undeclared_schedules_of_this_project_only(
+    server: tuple[Client, type[Kubeflow]],
+) -> None:
     client, stub = server
-    stub.schedules["foreign"] = {"recurring_run_id": "foreign", "display_name": "another project", "status": "ENABLED"}
+    stub.schedules["foreign"] = {
+        "recurring_run_id": "foreign",
+        "display_name": "another project",
+        "status": "ENABLED",
+    }
     plan_and_apply({"weekly": WEEKLY, "monthly": WEEKLY}, client)
     assert plan_and_apply({"weekly": WEEKLY}, client) == [("keep", "weekly"), ("delete", "monthly")]
-    assert sorted(run["display_name"] for run in stub.schedules.values()) == ["another project", PREFIX + "weekly"]
+    assert sorted(run["display_name"] for run in stub.schedules.values()) == [
+        "another project",
+        PREFIX + "weekly",
+    ]
 
 
-def test_duplicate_and_manually_disabled_schedules_are_replaced(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_duplicate_and_manually_disabled_schedules_are_replaced(
+    server: tuple[Client, type[Kubeflow]],
+) -> None:
     client, stub = server
     plan_and_apply({"weekly": WEEKLY}, client)
     (run,) = stub.schedules.values()
@@ -119,7 +145,9 @@ def test_a_schedule_whose_run_is_in_progress_is_paused_and_deleted_later(
     assert [run["status"] for run in stub.schedules.values()] == ["DISABLED", "ENABLED"]
     stub.runs["run"]["state"] = "SUCCEEDED"
     assert plan_and_apply({"weekly": daily}, client) == [("replace", "weekly")]
-    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.schedules.values()] == [daily.cron]
+    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.schedules.values()] == [
+        daily.cron
+    ]
     assert plan_and_apply({"weekly": daily}, client) == [("keep", "weekly")]
 
 
@@ -147,7 +175,9 @@ def test_an_invalid_cron_expression_is_an_error(cron: str, expected: str, tmp_pa
         load(tmp_path / "schedules.yaml")
 
 
-@pytest.mark.parametrize(("text", "expected"), [("a: [", "schedules.yaml is not YAML"), ("- a", "whole file: Input")])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a: [", "schedules.yaml is not YAML"), ("- a", "whole file: Input")]
+)
 def test_a_malformed_schedules_file_is_an_error(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "schedules.yaml").write_text(text)
     with pytest.raises(ValueError, match=expected):
@@ -158,7 +188,9 @@ def test_a_parameter_error_names_the_schedule(server: tuple[Client, type[Kubeflo
     def fail(entry: Schedule) -> str:
         raise ValueError("train_embedding.model.dim: got 'x'")
 
-    with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.model\.dim: got 'x'"):
+    with pytest.raises(
+        ValueError, match=r"schedule 'weekly': train_embedding\.model\.dim: got 'x'"
+    ):
         plan({"weekly": WEEKLY}, Target(server[0], load_resources(), REVISION), fail)
     assert server[1].calls == []
 
@@ -169,7 +201,15 @@ def test_every_expression_within_the_ranges_is_valid(data: st.DataObject) -> Non
     for name, low, high, words in FIELDS:
         start = data.draw(st.integers(low, 28 if name == "day" else high))
         end = data.draw(st.integers(start, high))
-        forms = ["*", "?", str(start), f"{start}-{end}", f"{start},{end}", f"*/{end - start + 1}", f"{start}/2"]
+        forms = [
+            "*",
+            "?",
+            str(start),
+            f"{start}-{end}",
+            f"{start},{end}",
+            f"*/{end - start + 1}",
+            f"{start}/2",
+        ]
         parts.append(data.draw(st.sampled_from([*forms, *words])))
     expression = " ".join(parts)
     assert check_cron(expression) == expression
@@ -193,7 +233,11 @@ def test_the_shipped_schedules_have_no_conflict() -> None:
             ("refresh", "0 0 2 * * *", 2.0),
             "retrain starts on Monday at 3:00:00 within",
         ),
-        (("train", "0 0 3 1 * *", 1.0), ("clean", "0 0 3 * * sat", 1.0), "starts on Saturday at 3:00:00 within"),
+        (
+            ("train", "0 0 3 1 * *", 1.0),
+            ("clean", "0 0 3 * * sat", 1.0),
+            "starts on Saturday at 3:00:00 within",
+        ),
         (("train", "0 0 3 1 * 1", 1.0), ("clean", "0 30 3 2 1 *", 1.0), ""),
         (("retrain", "0 0 3 * * 1", 9.0), ("monitor", "0 0 4 * * 1", 2.0), ""),
     ],
@@ -217,7 +261,9 @@ def test_two_schedules_that_change_releases_may_not_meet(
     assert len(load(file)) == 2
 
 
-def test_projects_leave_the_schedules_of_others_alone(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_projects_leave_the_schedules_of_others_alone(
+    server: tuple[Client, type[Kubeflow]],
+) -> None:
     client, stub = server
     prefixes = [prefix_of(project) for project in (None, "a", "a-b")]
     for prefix in prefixes:

@@ -16,7 +16,9 @@ def executors(store: Volume | None) -> tuple[dict[str, Any], dict[str, Any]]:
     cluster = resources.load().model_copy(update={"store": store})
     text = kubeflow.compile_pipeline(VALUES, cluster, REVISION)
     pipeline, platform = yaml.load_all(text, Loader=yaml.CSafeLoader)
-    return pipeline["deploymentSpec"]["executors"], platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    return pipeline["deploymentSpec"]["executors"], platform["platforms"]["kubernetes"][
+        "deploymentSpec"
+    ]["executors"]
 
 
 @pytest.mark.parametrize("store", [None, Volume(claim="bifocal-store", mount_path="/store")])

@@ -42,10 +42,15 @@ def test_retries_have_room_for_every_attempt_at_its_full_timeout(
     for name, task in {**tasks_of(pipeline), **pipeline["root"]["dag"]["tasks"]}.items():
         if name == "exit-handler-1":
             continue
-        policy, timeout = task["retryPolicy"], int(platform[f"exec-{name}"]["activeDeadlineSeconds"])
+        policy, timeout = (
+            task["retryPolicy"],
+            int(platform[f"exec-{name}"]["activeDeadlineSeconds"]),
+        )
         last_start = 0.0
         for retry in range(policy["maxRetryCount"]):
-            last_start += timeout + seconds(policy["backoffDuration"]) * policy["backoffFactor"] ** retry
+            last_start += (
+                timeout + seconds(policy["backoffDuration"]) * policy["backoffFactor"] ** retry
+            )
         queue = resources.load().for_step(name.replace("-", "_")).queue_timeout
         assert seconds(policy["backoffMaxDuration"]) >= last_start + timeout + queue
         assert float(policy["backoffFactor"]).is_integer()  # Argo parses an int
@@ -61,13 +66,20 @@ def test_every_container_has_the_id_of_the_run_and_no_cache_key_has_it(
     pipeline, platform = default
     assert set(platform) == set(pipeline["deploymentSpec"]["executors"])
     for pod in platform.values():
-        assert pod["fieldPathAsEnv"] == [{"name": "KFP_RUN_ID", "fieldPath": "metadata.labels['pipeline/runid']"}]
+        assert pod["fieldPathAsEnv"] == [
+            {"name": "KFP_RUN_ID", "fieldPath": "metadata.labels['pipeline/runid']"}
+        ]
     assert "KFP_RUN_ID" not in json.dumps(tasks_of(pipeline))
 
 
 def test_strings_that_a_step_returns_are_output_parameters(tmp_path: Path) -> None:
     toy = Component(
-        name="toy", summary="Toy.", image="cpu", params=Params, outputs=("things",), parameter_outputs=("digest",)
+        name="toy",
+        summary="Toy.",
+        image="cpu",
+        params=Params,
+        outputs=("things",),
+        parameter_outputs=("digest",),
     )
     task = TaskFactory(resources.load(), {}, 1)
 

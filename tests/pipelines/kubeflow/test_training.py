@@ -27,7 +27,9 @@ def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def compiled(cluster: Resources, revision: str = REVISION) -> dict[str, Any]:
-    pipeline: dict[str, Any] = next(yaml.safe_load_all(kubeflow.compile_pipeline(VALUES, cluster, revision)))
+    pipeline: dict[str, Any] = next(
+        yaml.safe_load_all(kubeflow.compile_pipeline(VALUES, cluster, revision))
+    )
     return pipeline
 
 
@@ -43,24 +45,41 @@ def test_training_on_several_gpus_runs_one_process_for_each() -> None:
     torchrun = ["python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=8"]
     assert training["command"] == [*torchrun, "-m", "components", "train_embedding"]
     assert training["resources"]["accelerator"]["resourceCount"] == "8"
-    assert container("exec-evaluate", gpus=8)["command"] == ["python", "-m", "components", "evaluate"]
+    assert container("exec-evaluate", gpus=8)["command"] == [
+        "python",
+        "-m",
+        "components",
+        "evaluate",
+    ]
 
 
 def test_several_gpus_of_a_step_that_uses_one_are_refused() -> None:
     values = yaml.safe_load(resources.FILE.read_text())
     values["steps"]["evaluate"]["gpu"]["count"] = 2
-    with pytest.raises(ValueError, match=r"evaluate: gpu.count is 2, but the step uses one GPU; set it to 1"):
+    with pytest.raises(
+        ValueError, match=r"evaluate: gpu.count is 2, but the step uses one GPU; set it to 1"
+    ):
         Resources.model_validate(_with_defaults(values))
 
 
 def test_stages_know_the_folder_of_their_checkpoints() -> None:
-    environment = {entry["name"]: entry["value"] for entry in container("exec-train-embedding")["env"]}
+    environment = {
+        entry["name"]: entry["value"] for entry in container("exec-train-embedding")["env"]
+    }
     assert environment["BIFOCAL_CHECKPOINTS"] == resources.load().checkpoints
 
 
-def test_job_of_several_machines_is_the_same_to_the_cache_in_another_commit_and_on_other_nodes() -> None:
+def test_job_of_several_machines_is_the_same_to_the_cache_in_another_commit_and_on_other_nodes() -> (
+    None
+):
     memory = load(nodes=2)
-    placed = load(nodes=2, node_selector={"zone": "b"}, memory="64Gi", shared_memory="16Gi", labels={"team": "search"})
+    placed = load(
+        nodes=2,
+        node_selector={"zone": "b"},
+        memory="64Gi",
+        shared_memory="16Gi",
+        labels={"team": "search"},
+    )
     first, second = compiled(memory), compiled(placed, "f" * 40)
     keys, settings = [], []
     for pipeline in (first, second):
@@ -72,4 +91,6 @@ def test_job_of_several_machines_is_the_same_to_the_cache_in_another_commit_and_
     assert keys[0] == keys[1]
     assert settings[1].resources == {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}
     assert (settings[1].node_selector, settings[1].shared_memory) == ({"zone": "b"}, "16Gi")
-    assert {"BIFOCAL_GIT_COMMIT", "KFP_RUN_ID", "MLFLOW_TRACKING_URI"} <= set(settings[1].environment)
+    assert {"BIFOCAL_GIT_COMMIT", "KFP_RUN_ID", "MLFLOW_TRACKING_URI"} <= set(
+        settings[1].environment
+    )

@@ -17,13 +17,22 @@ def test_each_stage_fetches_its_user_files_by_their_fingerprint() -> None:
         extract_features={"weights": {"name": "FromFile", "path": "data/backbone.safetensors"}},
     )
     tasks = tasks_of(pipeline)
-    assert pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == REVISION
-    sources = {"prepare_dataset": ["data/flickr8k"], "extract_features": ["data/backbone.safetensors"]}
-    assert json.loads(arguments(tasks["fingerprint"])["parameters"])["fingerprint"] == {"sources": sources}
+    assert (
+        pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == REVISION
+    )
+    sources = {
+        "prepare_dataset": ["data/flickr8k"],
+        "extract_features": ["data/backbone.safetensors"],
+    }
+    assert json.loads(arguments(tasks["fingerprint"])["parameters"])["fingerprint"] == {
+        "sources": sources
+    }
     for stage, paths in sources.items():
         readers = [name for name in tasks if name.startswith(task_name(stage))]
         for reader in readers:
-            fetch = tasks[reader]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"]["producerTask"]
+            fetch = tasks[reader]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"][
+                "producerTask"
+            ]
             given = arguments(tasks[fetch])
             assert json.loads(given["parameters"])["fetch"] == {"paths": paths}
             assert given["versions"]["taskOutputParameter"] == {
@@ -34,11 +43,15 @@ def test_each_stage_fetches_its_user_files_by_their_fingerprint() -> None:
             assert "revision" not in given
             assert tasks[fetch]["cachingOptions"]["enableCache"]
     assert "artifacts" not in tasks["pretrain-sorter"]["inputs"]
-    assert {"user_files_prepare_dataset", "user_files_extract_features"} <= set(tasks["push"]["inputs"]["artifacts"])
+    assert {"user_files_prepare_dataset", "user_files_extract_features"} <= set(
+        tasks["push"]["inputs"]["artifacts"]
+    )
 
 
 def test_s3_sources_are_in_the_cache_key_by_their_fingerprint() -> None:
-    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
+    pipeline, _ = compiled(
+        prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}}
+    )
     tasks = tasks_of(pipeline)
     assert "fetch" not in tasks
     versions = arguments(tasks["prepare-dataset"])["versions"]["taskOutputParameter"]
@@ -59,7 +72,8 @@ def test_fingerprint_has_an_output_for_each_stage_with_user_files() -> None:
         for pipeline in PIPELINES
         for stage in pipeline_components(pipeline)
         for field in stage.params.model_fields.values()
-        if "paths=('" in f"{field.annotation} {field.metadata}" or USER_PATH in f"{field.annotation} {field.metadata}"
+        if "paths=('" in f"{field.annotation} {field.metadata}"
+        or USER_PATH in f"{field.annotation} {field.metadata}"
     }
     assert with_files | {MLFLOW_PAGE} == set(FINGERPRINT.parameter_outputs)
 

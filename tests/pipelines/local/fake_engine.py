@@ -39,7 +39,10 @@ class FakeEngine:
         for name in component.outputs:
             path = given.outputs[name]
             artifacts.commit(artifacts.open_partial(path, {}), path, {"key": stage})
-        values = {name: self.parameters.get(name, f"{stage} {name}") for name in component.parameter_outputs}
+        values = {
+            name: self.parameters.get(name, f"{stage} {name}")
+            for name in component.parameter_outputs
+        }
         given.write_output(replace(component, pages=()), {}, values)
         return Exit(0)
 

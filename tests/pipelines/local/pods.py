@@ -25,7 +25,9 @@ def isolation_skip_reason() -> str:
     """Why pods cannot have a file system of their own here; "" if they can."""
     if os.getuid():
         return "mounts and other users need root"
-    done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["unshare", "--mount", "true"], capture_output=True, text=True, check=False
+    )
     return f"no mount namespaces: {done.stderr.strip()}" if done.returncode else ""
 
 

@@ -58,7 +58,9 @@ def test_step_and_its_children_end_with_a_killed_run(tmp_path: Path) -> None:
         check_end(process_id)
 
 
-@pytest.mark.parametrize(("program", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
+@pytest.mark.parametrize(
+    ("program", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)]
+)
 def test_exit_code_is_that_of_the_step(program: str, code: int, tmp_path: Path) -> None:
     assert HostEngine({}).run(pod(tmp_path, program, 60.0)) == Exit(code)
 

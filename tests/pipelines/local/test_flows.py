@@ -15,7 +15,9 @@ from tests.pipelines.local.fake_engine import FakeEngine
 TRAINING = {stage.name for stage in pipeline_components()} - {"prepare_dataset", *SEARCH}
 
 
-def execute(flow: FlowName, folder: Path, **parameters: str) -> tuple[FakeEngine, dict[str, TaskState]]:
+def execute(
+    flow: FlowName, folder: Path, **parameters: str
+) -> tuple[FakeEngine, dict[str, TaskState]]:
     """Run a flow; return its engine and the final states."""
     engine = FakeEngine(parameters=parameters)
     text = compile_text(push=False, flow=flow)
@@ -37,14 +39,28 @@ def test_data_without_changes_are_not_trained_on(tmp_path: Path) -> None:
 
 def test_a_refused_model_embeds_nothing(tmp_path: Path) -> None:
     engine, states = execute("retrain", tmp_path, changed="true", accepted="false")
-    assert set(engine.started) == {*TRAINING, "fingerprint", "prepare_dataset", "find_changes", "promote", "notify"}
+    assert set(engine.started) == {
+        *TRAINING,
+        "fingerprint",
+        "prepare_dataset",
+        "find_changes",
+        "promote",
+        "notify",
+    }
     assert engine.started.count("promote") == 1
-    assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":true') == 1
+    assert (
+        engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count(
+            '"decide_only":true'
+        )
+        == 1
+    )
     assert states["if-accepted"] is TaskState.CANCELED
     assert state_of_line(engine) == "COMPLETE"
 
 
-def test_an_accepted_model_is_released_and_then_promoted_and_a_failure_is_continued(tmp_path: Path) -> None:
+def test_an_accepted_model_is_released_and_then_promoted_and_a_failure_is_continued(
+    tmp_path: Path,
+) -> None:
     engine = FakeEngine({"release": 99}, {"changed": "true", "accepted": "true"})
     text = compile_text(push=False, flow="retrain")
     states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
@@ -54,7 +70,12 @@ def test_an_accepted_model_is_released_and_then_promoted_and_a_failure_is_contin
     assert state_of_line(engine) == "FAILED"
     engine, states = execute("retrain", tmp_path, changed="true", accepted="true")
     assert engine.started[-3:] == ["release", "promote", "notify"]
-    assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":false') == 1
+    assert (
+        engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count(
+            '"decide_only":false'
+        )
+        == 1
+    )
     assert {"train_embedding", *SEARCH} <= {
         name.replace("-", "_") for name, state in states.items() if state == "CACHED"
     }
@@ -65,12 +86,19 @@ def test_refresh_embeds_with_the_released_model_and_takes_over_its_vectors(tmp_p
     steps = ["find_release", "fetch_release", "prepare_dataset", *SEARCH, "release"]
     assert sorted(engine.started) == sorted(["fingerprint", *steps, "notify"])
     given = {
-        step: {name: entry["artifacts"][0]["uri"].split("/")[-4] for name, entry in inputs["artifacts"].items()}
+        step: {
+            name: entry["artifacts"][0]["uri"].split("/")[-4]
+            for name, entry in inputs["artifacts"].items()
+        }
         for step in (*SEARCH, "release")
         for inputs in [engine.messages[step]["inputs"]]
     }
     fetched = "fetch-release"
-    assert given["embed_collection"] == {"dataset": "prepare-dataset", "onnx": fetched, "previous": fetched}
+    assert given["embed_collection"] == {
+        "dataset": "prepare-dataset",
+        "onnx": fetched,
+        "previous": fetched,
+    }
     assert given["build_index"]["embedding"] == given["build_index"]["onnx"] == fetched
     assert given["release"]["registration"] == fetched
     assert given["release"]["collection"] == "embed-collection"
@@ -82,7 +110,13 @@ def test_refresh_embeds_with_the_released_model_and_takes_over_its_vectors(tmp_p
 
 def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
     engine, _ = execute("monitor", tmp_path, version="3", release="abc")
-    assert sorted(engine.started) == ["fetch_release", "find_release", "fingerprint", "monitor", "notify"]
+    assert sorted(engine.started) == [
+        "fetch_release",
+        "find_release",
+        "fingerprint",
+        "monitor",
+        "notify",
+    ]
     assert set(engine.messages["monitor"]["inputs"]["artifacts"]) == {"onnx", "collection", "index"}
     assert "monitoring" in engine.messages["monitor"]["outputs"]["artifacts"]
 
@@ -103,33 +137,52 @@ def test_a_run_without_the_cache_runs_every_step_again(tmp_path: Path) -> None:
         assert ("train_embedding" in engine.started) is expected
 
 
-def test_an_accepted_model_is_released_and_not_promoted_if_nothing_is_to_be_promoted(tmp_path: Path) -> None:
+def test_an_accepted_model_is_released_and_not_promoted_if_nothing_is_to_be_promoted(
+    tmp_path: Path,
+) -> None:
     engine = FakeEngine(parameters={"changed": "true", "accepted": "true"})
     text = compile_text(push=False, flow="retrain", promote=False)
     LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
     assert engine.started[-2:] == ["release", "notify"]
     assert engine.started.count("promote") == 1
-    assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":true') == 1
-    assert '"promote":false' in engine.messages["find_changes"]["inputs"]["parameterValues"]["parameters"]
+    assert (
+        engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count(
+            '"decide_only":true'
+        )
+        == 1
+    )
+    assert (
+        '"promote":false'
+        in engine.messages["find_changes"]["inputs"]["parameterValues"]["parameters"]
+    )
 
 
 @pytest.mark.parametrize(("verdict", "promotions"), [("promote", 2), ("withdraw", 1), ("wait", 1)])
-def test_a_canary_decides_between_release_and_promotion(tmp_path: Path, verdict: str, promotions: int) -> None:
+def test_a_canary_decides_between_release_and_promotion(
+    tmp_path: Path, verdict: str, promotions: int
+) -> None:
     engine = FakeEngine(parameters={"changed": "true", "accepted": "true", "verdict": verdict})
     text = compile_text(push=False, flow="retrain", canary=True)
     LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
     assert engine.started.index("release") < engine.started.index("canary")
     assert engine.started.count("promote") == promotions
-    given = json.loads(engine.messages["canary"]["inputs"]["parameterValues"]["parameters"])["canary"]
+    given = json.loads(engine.messages["canary"]["inputs"]["parameterValues"]["parameters"])[
+        "canary"
+    ]
     assert (given["hours"], given["champion"], given["rule"]["searches"]) == (72, "champion", 2000)
 
 
 def test_the_previous_version_is_refreshed_before_a_rollback(tmp_path: Path) -> None:
     engine, _ = execute("refresh-previous", tmp_path, version="2", release="abc")
-    assert '"alias":"previous"' in engine.messages["find_release"]["inputs"]["parameterValues"]["parameters"]
+    assert (
+        '"alias":"previous"'
+        in engine.messages["find_release"]["inputs"]["parameterValues"]["parameters"]
+    )
     assert {"embed_collection", "build_index", "release"} <= set(engine.started)
 
 
 def test_a_pipeline_without_a_collection_has_no_refresh() -> None:
-    with pytest.raises(ValueError, match="flow refresh needs a collection, but the pipeline ranking_head has none"):
+    with pytest.raises(
+        ValueError, match="flow refresh needs a collection, but the pipeline ranking_head has none"
+    ):
         stages_of("refresh", "ranking_head")

@@ -35,8 +35,14 @@ def phases(answer: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for node in answer["workflow"]["status"]["nodes"].values():
         name = node["displayName"]
-        task = node["type"] == "Retry" and name not in ("root", "exit-handler-1", *GRAPHS) and "." in node["name"]
-        if (task or node["type"] == "Skipped") and not name.endswith(("-driver", "executor", ".onExit")):
+        task = (
+            node["type"] == "Retry"
+            and name not in ("root", "exit-handler-1", *GRAPHS)
+            and "." in node["name"]
+        )
+        if (task or node["type"] == "Skipped") and not name.endswith(
+            ("-driver", "executor", ".onExit")
+        ):
             found[GRAPHS.get(name, name)] = node["phase"]
     return found
 
@@ -65,7 +71,12 @@ def shape(message: Mapping[str, Any]) -> dict[str, Any]:
         ("retrain_first", "retrain", {}, {"changed": "true", "accepted": "true"}),
         ("retrain_refused", "retrain", {}, {"changed": "true", "accepted": "false"}),
         ("train_distributed", "train", {}, {}),
-        ("canary_withdrawn", "retrain", {}, {"changed": "true", "accepted": "true", "verdict": "withdraw"}),
+        (
+            "canary_withdrawn",
+            "retrain",
+            {},
+            {"changed": "true", "accepted": "true", "verdict": "withdraw"},
+        ),
     ],
 )
 def test_a_local_run_does_what_the_recorded_run_did(
@@ -77,4 +88,6 @@ def test_a_local_run_does_what_the_recorded_run_did(
     states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
     assert {task: PHASES[state] for task, state in states.items()} == phases(answer)
     for task, message in answer["executor_inputs"].items():
-        assert shape(engine.messages[task.removesuffix("-2").replace("-", "_")]) == shape(message), task
+        assert shape(engine.messages[task.removesuffix("-2").replace("-", "_")]) == shape(
+            message
+        ), task

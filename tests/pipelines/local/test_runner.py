@@ -50,7 +50,9 @@ def execute(
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_every_step_runs_once_after_the_writers_of_its_inputs(tmp_path: Path, parallel: int) -> None:
+def test_every_step_runs_once_after_the_writers_of_its_inputs(
+    tmp_path: Path, parallel: int
+) -> None:
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine, parallel)
     assert set(states) == {*TASKS, "fingerprint", "notify"}
@@ -90,7 +92,12 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
     assert status.keys() == {"state", "error", "pipelineJobResourceName", "pipelineTaskName"}
     assert status["state"] == "FAILED"
     # The whole error of the last attempt.
-    assert capsys.readouterr().out.count(f"exit code 3: error: no memory\n{98 - STEP.retries} failures left") == 1
+    assert (
+        capsys.readouterr().out.count(
+            f"exit code 3: error: no memory\n{98 - STEP.retries} failures left"
+        )
+        == 1
+    )
 
 
 def test_a_step_that_succeeds_on_its_last_retry_does_not_fail_the_run(tmp_path: Path) -> None:
@@ -104,7 +111,15 @@ def test_a_second_run_continues_after_the_last_finished_step(tmp_path: Path) -> 
     execute(tmp_path, FakeEngine({"train_embedding": 99}))
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine, revision="b" * 40)  # another commit with the same code
-    again = ["fingerprint", "train_embedding", "evaluate", "export_onnx", "register_model", "promote", "notify"]
+    again = [
+        "fingerprint",
+        "train_embedding",
+        "evaluate",
+        "export_onnx",
+        "register_model",
+        "promote",
+        "notify",
+    ]
     again += ["embed_collection", "build_index", "release"]
     assert sorted(engine.started) == sorted(again)
     assert states["prepare-dataset"] is TaskState.CACHED
@@ -115,7 +130,13 @@ def test_a_second_run_takes_every_stage_from_the_cache(tmp_path: Path) -> None:
     execute(tmp_path, FakeEngine())
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine)
-    assert sorted(engine.started) == ["fingerprint", "notify", "promote", "register_model", "release"]
+    assert sorted(engine.started) == [
+        "fingerprint",
+        "notify",
+        "promote",
+        "register_model",
+        "release",
+    ]
     assert states["evaluate"] is TaskState.CACHED  # also its scores, which have no file
 
 
@@ -138,7 +159,9 @@ def test_interrupt_kills_the_running_step_and_starts_no_other(tmp_path: Path) ->
     assert engine.killed.is_set()
 
 
-def test_interrupt_before_a_task_is_recorded_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_before_a_task_is_recorded_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Engine(FakeEngine):
         running, killed = threading.Event(), threading.Event()
 
@@ -198,7 +221,9 @@ def test_a_step_that_lacks_memory_is_named_with_its_peak_and_its_limit(
         def run(self, pod: Pod) -> Exit:
             if pod.command[3] != "evaluate":
                 return super().run(pod)
-            return HostEngine({}).run(replace(pod, command=["python", "-c", TOO_MUCH], timeout=60.0))
+            return HostEngine({}).run(
+                replace(pod, command=["python", "-c", TOO_MUCH], timeout=60.0)
+            )
 
     states, _ = execute(tmp_path, Engine())
     assert states["evaluate"] is TaskState.FAILED

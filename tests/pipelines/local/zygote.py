@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE, CLONE_NEWNS = 1, 32, 4096, 16384, 1 << 18, 0x20000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE, CLONE_NEWNS = (
+    1,
+    32,
+    4096,
+    16384,
+    1 << 18,
+    0x20000,
+)
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc")
 
 
@@ -102,7 +109,15 @@ def read_only_paths() -> Iterable[Path]:
 
 
 def mount(source: str, target: Path, flags: int, kind: str = "", options: str = "") -> None:
-    check(libc().mount(source.encode(), str(target).encode(), kind.encode() or None, flags, options.encode() or None))
+    check(
+        libc().mount(
+            source.encode(),
+            str(target).encode(),
+            kind.encode() or None,
+            flags,
+            options.encode() or None,
+        )
+    )
 
 
 def check(result: int) -> None:

@@ -27,7 +27,10 @@ from tests.mlflow_server import free_port
 from tests.rehearsals.attack.inputs import Statuses, attacks, prepare
 
 PAGE = Path(__file__).parents[3] / "docs" / "records" / "reliability.md"
-BEGIN, END = "<!-- attacks: written by python -m tests.rehearsals.attack -->", "<!-- end of the attacks -->"
+BEGIN, END = (
+    "<!-- attacks: written by python -m tests.rehearsals.attack -->",
+    "<!-- end of the attacks -->",
+)
 MOST_MEMORY, MOST_MILLISECONDS = 2 * 2**30, 1000
 PROBER = ("127.0.0.2", 0)
 SECONDS = 5
@@ -95,7 +98,9 @@ def memory_of(server: Server) -> int:
         pid = todo.pop()
         try:
             tree.append(int(Path(f"/proc/{pid}/statm").read_text().split()[1]))
-            todo += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+            todo += [
+                int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            ]
         except (OSError, IndexError, ValueError):
             continue  # it has ended
     return sum(tree) * os.sysconf("SC_PAGE_SIZE")
@@ -111,15 +116,25 @@ def attack(server: Server, name: str) -> tuple[str, ...]:
     if server.process is None or server.process.poll() is not None:
         problems.append("the process has ended")
     searched = np.quantile(watch.searches, 0.99) if watch.searches else np.inf
-    if max(watch.probes) > MOST_MILLISECONDS or (searched > MOST_MILLISECONDS and "connections" not in name):
+    if max(watch.probes) > MOST_MILLISECONDS or (
+        searched > MOST_MILLISECONDS and "connections" not in name
+    ):
         problems.append(f"/healthz {max(watch.probes):.0f} ms, search {searched:.0f} ms")
     if watch.memory > MOST_MEMORY:
         problems.append(f"{watch.memory / 2**20:,.0f} MiB of memory")
     if problems:
         click.echo(f"error: {name}: {'; '.join(problems[:5])}", err=True)
         FAILED.append(name)
-    answers = ", ".join(f"{count:,} x {status}" for status, count in sorted(statuses.items(), key=str))
-    return name, answers, f"{max(watch.probes):.0f} ms", f"{searched:.0f} ms", f"{watch.memory / 2**20:,.0f} MiB"
+    answers = ", ".join(
+        f"{count:,} x {status}" for status, count in sorted(statuses.items(), key=str)
+    )
+    return (
+        name,
+        answers,
+        f"{max(watch.probes):.0f} ms",
+        f"{searched:.0f} ms",
+        f"{watch.memory / 2**20:,.0f} MiB",
+    )
 
 
 def provoke_failures(folder: Path) -> tuple[str, ...]:
@@ -151,7 +166,15 @@ def provoke_failures(folder: Path) -> tuple[str, ...]:
         server.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     seen, deadline = b"", time.monotonic() + 20
     while server.process.poll() is None and time.monotonic() < deadline:
-        for path in ("/readyz", "/healthz", "/", "/metrics", "/api/v1/model", "/v2", "/v2/health/ready"):
+        for path in (
+            "/readyz",
+            "/healthz",
+            "/",
+            "/metrics",
+            "/api/v1/model",
+            "/v2",
+            "/v2/health/ready",
+        ):
             try:
                 seen += server.get(path)[1]
             except OSError:
@@ -159,7 +182,13 @@ def provoke_failures(folder: Path) -> tuple[str, ...]:
     server.kill()
     if secret in server.log.read_text(errors="replace") or secret.encode() in seen:
         sys.exit(f"the secret is in an answer or in the log:\n{server.log.read_text()[-3000:]}")
-    return "a password in eight settings, and a registry that cannot be reached", "never seen", "-", "-", "-"
+    return (
+        "a password in eight settings, and a registry that cannot be reached",
+        "never seen",
+        "-",
+        "-",
+        "-",
+    )
 
 
 def wait_for_results(server: Server) -> None:
@@ -175,10 +204,23 @@ def main() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         run = folder / "demo"
-        subprocess.run([sys.executable, "-m", "bifocal", "demo", "--folder", str(run)], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "bifocal", "demo", "--folder", str(run)],
+            check=True,
+            capture_output=True,
+        )
         deletions = folder / "deleted.jsonl"
         server = Server(
-            free_port(), folder / "log.jsonl", "--run", run, "--decoders", 1, "--deletions", deletions, "--poll", 0.5
+            free_port(),
+            folder / "log.jsonl",
+            "--run",
+            run,
+            "--decoders",
+            1,
+            "--deletions",
+            deletions,
+            "--poll",
+            0.5,
         )
         server.start()
         try:
@@ -198,7 +240,9 @@ def main() -> None:
         sys.exit(f"error: {len(FAILED)} of {len(rows)} attacks failed")
     text = PAGE.read_text()
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\nMeasured on {date.today().isoformat()}.\n\n{END}{after}")
+    PAGE.write_text(
+        f"{before}{BEGIN}\n\n{table}\n\nMeasured on {date.today().isoformat()}.\n\n{END}{after}"
+    )
 
 
 if __name__ == "__main__":

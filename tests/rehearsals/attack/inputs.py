@@ -19,7 +19,13 @@ import numpy as np
 from PIL import Image
 
 from tests.bifocal.serving.server import JSON, Server
-from tests.rehearsals.attack.protocol import INFER, UPLOAD, Statuses, large_tensors, protocol_attacks
+from tests.rehearsals.attack.protocol import (
+    INFER,
+    UPLOAD,
+    Statuses,
+    large_tensors,
+    protocol_attacks,
+)
 
 AT_ONCE = 16
 
@@ -48,7 +54,9 @@ def prepare() -> None:
     slow_images()
 
 
-def send_all(server: Server, requests: Iterator[tuple[str, str, bytes, dict[str, str]]]) -> Statuses:
+def send_all(
+    server: Server, requests: Iterator[tuple[str, str, bytes, dict[str, str]]]
+) -> Statuses:
     """Send requests at once; count the statuses, and the connections that ended without an answer."""
 
     def send(request: tuple[str, str, bytes, dict[str, str]]) -> int | str:
@@ -76,9 +84,19 @@ def send_values(server: Server) -> Statuses:
 
 def send_nested(server: Server) -> Statuses:
     deep = 100_000
-    bodies = ["[" * deep, "[" * deep + "]" * deep, '{"a":' * deep + "1" + "}" * deep, '{"text": "' + "\\" * deep + '"}']
+    bodies = [
+        "[" * deep,
+        "[" * deep + "]" * deep,
+        '{"a":' * deep + "1" + "}" * deep,
+        '{"text": "' + "\\" * deep + '"}',
+    ]
     return send_all(
-        server, (("POST", path, body.encode(), JSON) for body in bodies for path in (INFER, "/api/v1/search"))
+        server,
+        (
+            ("POST", path, body.encode(), JSON)
+            for body in bodies
+            for path in (INFER, "/api/v1/search")
+        ),
     )
 
 
@@ -86,10 +104,20 @@ def png(width: int, height: int, data: bytes = b"\0" * 12) -> bytes:
     """A PNG whose header states a size that its data do not have."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(data))
+        + chunk(b"IEND", b"")
+    )
 
 
 def upload(content: bytes, kind: str = "image/png") -> tuple[str, str, bytes, dict[str, str]]:
@@ -97,7 +125,13 @@ def upload(content: bytes, kind: str = "image/png") -> tuple[str, str, bytes, di
 
 
 def send_headers_of_images(server: Server) -> Statuses:
-    sizes = ((1, 50_000_000), (50_000_000, 1), (20, 1_000_000), (65_536, 65_536), (2**31 - 1, 2**31 - 1))
+    sizes = (
+        (1, 50_000_000),
+        (50_000_000, 1),
+        (20, 1_000_000),
+        (65_536, 65_536),
+        (2**31 - 1, 2**31 - 1),
+    )
     return send_all(server, (upload(png(*size)) for size in sizes for _ in range(8)))
 
 
@@ -109,14 +143,24 @@ def slow_images() -> list[tuple[bytes, str]]:
     pixels = bytes((2, 0)) * 1500 + bytes((0, 0))
     body = pixels * 3000 + bytes((0, 1))
     bmp.write(b"BM" + struct.pack("<IHHI", 1078 + len(body), 0, 0, 1078))
-    bmp.write(struct.pack("<IiiHHIIiiII", 40, 3000, 3000, 1, 8, 1, len(body), 0, 0, 256, 0) + b"\0" * 1024 + body)
+    bmp.write(
+        struct.pack("<IiiHHIIiiII", 40, 3000, 3000, 1, 8, 1, len(body), 0, 0, 256, 0)
+        + b"\0" * 1024
+        + body
+    )
     frames = [Image.new("P", (300, 300), index % 255) for index in range(900)]
     frames[0].save(gif, "GIF", save_all=True, append_images=frames[1:])
-    return [(many_scans(jpeg.getvalue()), "image/jpeg"), (bmp.getvalue(), "image/bmp"), (gif.getvalue(), "image/gif")]
+    return [
+        (many_scans(jpeg.getvalue()), "image/jpeg"),
+        (bmp.getvalue(), "image/bmp"),
+        (gif.getvalue(), "image/gif"),
+    ]
 
 
 def send_slow_images(server: Server) -> Statuses:
-    return send_all(server, (upload(content, kind) for _ in range(3) for content, kind in slow_images()))
+    return send_all(
+        server, (upload(content, kind) for _ in range(3) for content, kind in slow_images())
+    )
 
 
 def many_scans(jpeg: bytes, most: int = 99) -> bytes:
@@ -132,7 +176,9 @@ def send_broken_images(server: Server) -> Statuses:
     whole, noise = buffer.getvalue(), random.Random(0)
     contents = [whole[:length] for length in range(0, len(whole), max(1, len(whole) // 30))]
     contents += [b"", b"text", noise.randbytes(4000), b"\x89PNG\r\n\x1a\n", b"GIF89a", b"%PDF-1.7"]
-    return send_all(server, (upload(content, kind) for content in contents for kind in ("image/jpeg", "")))
+    return send_all(
+        server, (upload(content, kind) for content in contents for kind in ("image/jpeg", ""))
+    )
 
 
 def send_half_headers(server: Server) -> Statuses:
@@ -160,7 +206,9 @@ def send_slow_bodies(server: Server) -> Statuses:
     def send(_: int) -> int | str:
         try:
             with socket.create_connection(("127.0.0.1", server.port), timeout=40) as connection:
-                connection.sendall(b"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n")
+                connection.sendall(
+                    b"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n"
+                )
                 connection.sendall(b"content-type: application/json\r\n\r\n")
                 for _ in range(25):
                     connection.sendall(b" ")
@@ -202,18 +250,37 @@ def send_paths(server: Server) -> Statuses:
     )
     routes = ("thumbnail?id=", "original?id=", "item?id=")
     paths = [f"/api/v1/{route}{quote(name)}" for route in routes for name in names]
-    paths += ["/page/../../../etc/passwd", "/page/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/api/v1/../../etc/passwd"]
+    paths += [
+        "/page/../../../etc/passwd",
+        "/page/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/api/v1/../../etc/passwd",
+    ]
     return send_all(server, (("GET", path, b"", {}) for path in paths))
 
 
 def send_malformed(server: Server) -> Statuses:
     noise = random.Random(0)
-    paths = ("/", "/api/v1/search", "/api/v1/explain", UPLOAD, INFER, "/api/v1/browse", "/v2", "/metrics", "/nothing")
+    paths = (
+        "/",
+        "/api/v1/search",
+        "/api/v1/explain",
+        UPLOAD,
+        INFER,
+        "/api/v1/browse",
+        "/v2",
+        "/metrics",
+        "/nothing",
+    )
     kinds = ("application/json", "image/png", "text/plain", "")
 
     def send(number: int, chosen: random.Random) -> int | str:
         path, size = chosen.choice(paths), chosen.choice((0, 1, 20, 3000))
-        body = chosen.randbytes(size) if number % 2 else json.dumps({chosen.choice("kqt"): chosen.random()}).encode()
+        body = (
+            chosen.randbytes(size)
+            if number % 2
+            else json.dumps({chosen.choice("kqt"): chosen.random()}).encode()
+        )
         method = chosen.choice(("GET", "POST", "DELETE", "PUT", "BREW"))
         try:
             return server.request(method, path, body, {"content-type": chosen.choice(kinds)})[0]

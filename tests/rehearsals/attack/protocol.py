@@ -37,10 +37,15 @@ def protocol_attacks() -> dict[str, Callable[[Server], Statuses]]:
     }
 
 
-def exchange(server: Server, content: bytes, address: str = ATTACKERS[0], seconds: float = 30) -> bytes:
+def exchange(
+    server: Server, content: bytes, address: str = ATTACKERS[0], seconds: float = 30
+) -> bytes:
     """Send bytes; return the answers until the connection ends."""
     found = b""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), seconds, (address, 0)) as connection:
+    with (
+        suppress(OSError),
+        socket.create_connection(("127.0.0.1", server.port), seconds, (address, 0)) as connection,
+    ):
         with suppress(ConnectionError):
             connection.sendall(content)
         while part := connection.recv(65_536):
@@ -62,10 +67,16 @@ def send_each(server: Server, contents: Sequence[bytes], at_once: int) -> Status
 
 
 def request(path: str, body: bytes, method: str = "POST", **headers: str) -> bytes:
-    names = {"content-length": str(len(body)), "content-type": "application/json", "connection": "close"} | {
-        name.replace("_", "-"): value for name, value in headers.items()
-    }
-    lines = [f"{method} {path} HTTP/1.1", "host: localhost", *(f"{name}: {value}" for name, value in names.items())]
+    names = {
+        "content-length": str(len(body)),
+        "content-type": "application/json",
+        "connection": "close",
+    } | {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "host: localhost",
+        *(f"{name}: {value}" for name, value in names.items()),
+    ]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 
@@ -87,7 +98,8 @@ def send_both_lengths(server: Server) -> Statuses:
         ):
             head = "\r\n".join([f"POST {path} HTTP/1.1", "host: localhost", *lines])
             answer = exchange(
-                server, f"{head}\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+                server,
+                f"{head}\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".encode(),
             )
             assert answer.count(b"HTTP/1.1") == 1, f"a second request was answered: {answer!r}"
             found += statuses([answer])
@@ -97,7 +109,9 @@ def send_both_lengths(server: Server) -> Statuses:
 def send_many_headers(server: Server) -> Statuses:
     lines = [b"".join(b"h%d: v\r\n" % number for number in range(count)) for count in (8_000, 80)]
     first = b"GET / HTTP/1.1\r\nhost: localhost\r\n"
-    return send_each(server, [first + lines[0] + b"\r\n", (first + lines[1] + b"\r\n") * 100] * 96, 64)
+    return send_each(
+        server, [first + lines[0] + b"\r\n", (first + lines[1] + b"\r\n") * 100] * 96, 64
+    )
 
 
 def send_incomplete_bodies(server: Server) -> Statuses:
@@ -108,7 +122,9 @@ def send_incomplete_bodies(server: Server) -> Statuses:
     connections = []
     for content, address in contents:
         with suppress(OSError):
-            connections.append(socket.create_connection(("127.0.0.1", server.port), 5, (address, 0)))
+            connections.append(
+                socket.create_connection(("127.0.0.1", server.port), 5, (address, 0))
+            )
             connections[-1].sendall(content.encode())
     time.sleep(5)
     answers = []
@@ -135,8 +151,17 @@ def large_tensors() -> list[bytes]:
 
     size = 19_900_000
     sentences = ["\N{GRINNING FACE}" + "a" * 4_700] * 4_096
-    whole = {"inputs": [{"name": "text", "shape": [len(sentences)], "datatype": "BYTES", "data": sentences}]}
-    bodies = [b"]" * size, b"9" * size, b'"' + b"\\\\" * (size // 2), b'["' + b"\\ud83d\\ude00" * (size // 12) + b'"]']
+    whole = {
+        "inputs": [
+            {"name": "text", "shape": [len(sentences)], "datatype": "BYTES", "data": sentences}
+        ]
+    }
+    bodies = [
+        b"]" * size,
+        b"9" * size,
+        b'"' + b"\\\\" * (size // 2),
+        b'["' + b"\\ud83d\\ude00" * (size // 12) + b'"]',
+    ]
     return [
         binary(b"\x01" * size), binary("é".encode() * (size // 2)), *(request(INFER, body) for body in bodies),
         request(INFER, json.dumps(whole, ensure_ascii=False).encode()),
@@ -152,11 +177,29 @@ def send_large_tensors(server: Server) -> Statuses:
 
 def send_work(server: Server) -> Statuses:
     words = ("red star on wet sand beside " * 30)[:830]
-    item = json.loads(server.request("POST", SEARCH, b'{"text": "a red star"}', JSON)[1])["results"][0]["id"]
-    search = {"text": words * 5, "plus": [(words * 5)[:4000]] * 7, "minus": [(words * 5)[:4000]] * 7, "k": 100}
-    short = {"plus": ["a red star"] * 8, "minus": ["sand"] * 8, "mode": "vectors", "k": 100, "offset": 900}
+    item = json.loads(server.request("POST", SEARCH, b'{"text": "a red star"}', JSON)[1])[
+        "results"
+    ][0]["id"]
+    search = {
+        "text": words * 5,
+        "plus": [(words * 5)[:4000]] * 7,
+        "minus": [(words * 5)[:4000]] * 7,
+        "k": 100,
+    }
+    short = {
+        "plus": ["a red star"] * 8,
+        "minus": ["sand"] * 8,
+        "mode": "vectors",
+        "k": 100,
+        "offset": 900,
+    }
     infer = {"inputs": [{"name": "text", "shape": [64], "datatype": "BYTES", "data": [words] * 64}]}
-    bodies = [(SEARCH, search), (SEARCH, short), (INFER, infer), ("/api/v1/explain", {"id": item, "text": words})]
+    bodies = [
+        (SEARCH, search),
+        (SEARCH, short),
+        (INFER, infer),
+        ("/api/v1/explain", {"id": item, "text": words}),
+    ]
     contents = [request(path, json.dumps(body).encode()) for path, body in bodies] * 50
 
     def send(content: bytes) -> bytes:
@@ -168,12 +211,18 @@ def send_work(server: Server) -> Statuses:
 
 def send_beside_reloads(server: Server, seconds: float = 15) -> Statuses:
     run = Path(str(server.options[server.options.index("--run") + 1]))
-    results = json.loads(server.request("POST", SEARCH, b'{"text": "a red star", "k": 24}', JSON)[1])["results"]
+    results = json.loads(
+        server.request("POST", SEARCH, b'{"text": "a red star", "k": 24}', JSON)[1]
+    )["results"]
     items, end = [result["id"] for result in results], time.monotonic() + seconds
     picture = server.get(f"/api/v1/thumbnail?id={items[0]}")[1]
 
     def contents(item: str) -> list[bytes]:
-        infer = {"inputs": [{"name": "text", "shape": [4], "datatype": "BYTES", "data": ["a red star"] * 4}]}
+        infer = {
+            "inputs": [
+                {"name": "text", "shape": [4], "datatype": "BYTES", "data": ["a red star"] * 4}
+            ]
+        }
         bodies = [
             (SEARCH, {"text": f"a red star {item}"}), (SEARCH, {"text": "blue ring", "mode": "hybrid"}), (INFER, infer),
             ("/api/v1/browse", {}), ("/api/v1/explain", {"id": item, "text": "a red star"}),
@@ -186,7 +235,11 @@ def send_beside_reloads(server: Server, seconds: float = 15) -> Statuses:
     def search(number: int) -> list[bytes]:
         answers, mine = [], contents(items[number % len(items)])
         while time.monotonic() < end:
-            answers.append(exchange(server, mine[len(answers) % len(mine)], f"127.0.1.{1 + number % 40}", 60)[:20])
+            answers.append(
+                exchange(server, mine[len(answers) % len(mine)], f"127.0.1.{1 + number % 40}", 60)[
+                    :20
+                ]
+            )
         return answers
 
     with ThreadPoolExecutor(201) as threads:
@@ -199,7 +252,9 @@ def send_beside_reloads(server: Server, seconds: float = 15) -> Statuses:
 
 
 def send_without_reading(server: Server) -> Statuses:
-    infer = {"inputs": [{"name": "text", "shape": [1_000], "datatype": "BYTES", "data": ["a"] * 1_000}]}
+    infer = {
+        "inputs": [{"name": "text", "shape": [1_000], "datatype": "BYTES", "data": ["a"] * 1_000}]
+    }
     content = request(INFER, json.dumps(infer).encode())
     connections = [socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(16)]
     for connection in connections:
@@ -218,7 +273,23 @@ def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[byte
     def value(schema: dict[str, Any], depth: int = 0) -> Any:
         if "$ref" in schema:
             schema = schemas[schema["$ref"].rpartition("/")[2]]
-        wrong = [None, [], {}, "", "\ud800", "\0", "a" * 300, -1, 0, 10**30, 1e308, True, [[]], {"a": {}}, [None]]
+        wrong = [
+            None,
+            [],
+            {},
+            "",
+            "\ud800",
+            "\0",
+            "a" * 300,
+            -1,
+            0,
+            10**30,
+            1e308,
+            True,
+            [[]],
+            {"a": {}},
+            [None],
+        ]
         if noise.random() < 0.15 or depth > 5:
             return noise.choice(wrong)
         if "anyOf" in schema:
@@ -231,11 +302,24 @@ def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[byte
             }
             return names | ({"parameters": noise.choice(wrong)} if noise.random() < 0.3 else {})
         if schema.get("type") == "array":
-            return [value(schema.get("items", {}), depth + 1) for _ in range(noise.choice((0, 1, 1, 2)))]
-        texts = ("text", "image", "embedding", "BYTES", "a red star", "test-00000", "\ud800", "bifocal")
-        return {"integer": noise.choice((-1, 0, 1, 2)), "number": noise.random(), "boolean": True}.get(
-            schema.get("type", ""), noise.choice(texts)
+            return [
+                value(schema.get("items", {}), depth + 1) for _ in range(noise.choice((0, 1, 1, 2)))
+            ]
+        texts = (
+            "text",
+            "image",
+            "embedding",
+            "BYTES",
+            "a red star",
+            "test-00000",
+            "\ud800",
+            "bifocal",
         )
+        return {
+            "integer": noise.choice((-1, 0, 1, 2)),
+            "number": noise.random(),
+            "boolean": True,
+        }.get(schema.get("type", ""), noise.choice(texts))
 
     binary = ("0", "1", "9" * 5_000, "-1", "\xb2", "", "5", "40")
     headers: dict[str, tuple[str, ...]] = {
@@ -245,7 +329,11 @@ def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[byte
         "bifocal-client": ("\xff" * 300, ""), "sec-fetch-site": ("\xff", "none"), "range": ("bytes=\xff", "bytes=5-1"),
         "x-forwarded-for": ("\xff", "::::"), "traceparent": ("\xff",), "access-control-request-method": ("\xff",),
     }  # fmt: skip
-    operations = [(path, method, kind) for path, kinds in document["paths"].items() for method, kind in kinds.items()]
+    operations = [
+        (path, method, kind)
+        for path, kinds in document["paths"].items()
+        for method, kind in kinds.items()
+    ]
     for number in range(count):
         path, method, operation = operations[number % len(operations)]
         parts = ("bifocal", "x", "%00", "%ff", "%ed%a0%80", "..", "a" * 300)
@@ -254,10 +342,16 @@ def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[byte
         asked = [f"{given['name']}={noise.choice((*parts, '-1', '1', '[', 'test-00000', '9' * 5_000))}"
                  for given in operation.get("parameters", []) if given["in"] == "query"]  # fmt: skip
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-        body = json.dumps(value(content["schema"])).encode() if content else noise.randbytes(noise.choice((0, 20)))
+        body = (
+            json.dumps(value(content["schema"])).encode()
+            if content
+            else noise.randbytes(noise.choice((0, 20)))
+        )
         if noise.random() < 0.2:
             body = body[: noise.randrange(len(body) + 1)] + noise.randbytes(3)
-        chosen = {name: noise.choice(values) for name, values in headers.items() if noise.random() < 0.15}
+        chosen = {
+            name: noise.choice(values) for name, values in headers.items() if noise.random() < 0.15
+        }
         yield request(f"{path}?{'&'.join(asked)}", body, method.upper(), **chosen)
 
 

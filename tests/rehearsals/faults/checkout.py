@@ -48,8 +48,19 @@ class Checkout:
             changes: text of files that differ, by path.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *LIBRARIES, *OTHER_FILES]
-        found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        listed = [
+            "git",
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "-z",
+            *LIBRARIES,
+            *OTHER_FILES,
+        ]
+        found = subprocess.run(
+            listed, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split("\0")
         names = [name for name in found if (ROOT / name).is_file()]
         for name in names:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,8 +84,13 @@ class Checkout:
     @contextmanager
     def started(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:
         """Start a command in a process group of its own, and kill the group at the end; its output replaces the log."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-        environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")
+        }
+        environment |= {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+        }
         with self.log.open("wb") as output:
             process = subprocess.Popen(
                 command,
@@ -115,10 +131,14 @@ def digests(folders: Sequence[Path]) -> dict[str, str]:
         manifest["inputs"].pop("collection", None)
         for name, digest in hash_files(folder.resolve()).items():
             if name == MANIFEST:
-                digest = json.dumps({key: manifest[key] for key in manifest if key not in ("metrics", "files")})
+                digest = json.dumps(
+                    {key: manifest[key] for key in manifest if key not in ("metrics", "files")}
+                )
             elif name == COLLECTION:
                 content = json.loads((folder / name).read_text())
-                digest = json.dumps(content | {"root": hash_files(folder.resolve() / content["root"])})
+                digest = json.dumps(
+                    content | {"root": hash_files(folder.resolve() / content["root"])}
+                )
             if name not in MEASURED:
                 found[f"{folder.name}/{name}"] = digest
     return found

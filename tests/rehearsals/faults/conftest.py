@@ -42,7 +42,9 @@ def cheap(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) ->
 
 
 @pytest.fixture(scope="session")
-def finished(params: Path, tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) -> Path:
+def finished(
+    params: Path, tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path
+) -> Path:
     """Folder with the artifacts of an undisturbed run of every stage."""
     folder = tmp_path_factory.mktemp("finished")
     stages = [stage.name for stage in pipeline_components() if not stage.side_effects]

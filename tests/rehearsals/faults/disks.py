@@ -26,7 +26,12 @@ SHARES = (0.0, 0.5, 0.9)
 @pytest.mark.skipif(not can_mount(), reason="mounting a tmpfs needs root")
 @pytest.mark.parametrize("stage", [stage.name for stage in dvc_components()])
 def test_stage_on_a_full_disk(
-    stage: str, finished: Path, params: Path, tmp_path: Path, mlflow_store: str, record_property: Record
+    stage: str,
+    finished: Path,
+    params: Path,
+    tmp_path: Path,
+    mlflow_store: str,
+    record_property: Record,
 ) -> None:
     outputs = STAGES[stage].outputs
     expected = digests([finished / name for name in outputs])

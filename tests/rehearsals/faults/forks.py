@@ -36,7 +36,9 @@ def main() -> None:
         counts[stage] = sum(start(stage, params, folder / stage, limit) > 0 for limit in limits)
         start(stage, params, folder / stage, None)
         names = STAGES[stage].outputs
-        assert digests([folder / stage / n for n in names]) == digests([folder / "expected" / n for n in names]), stage
+        assert digests([folder / stage / n for n in names]) == digests(
+            [folder / "expected" / n for n in names]
+        ), stage
         assert not list((folder / stage).glob("*.partial")), stage
     click.echo(json.dumps(counts))
 

@@ -27,7 +27,11 @@ KILLS = int(os.environ.get("BIFOCAL_TEST_KILLS", "50"))
 """Kills of each command."""
 LONGEST_WORK = 0.4
 """Longest work until a kill, relative to an undisturbed run: every stage needs less, so each round ends some time."""
-DVC = ("sh", "-c", f"python -m pipelines render --dvc-only --recipe {RECIPE} && dvc repro runs/small/dvc.yaml")
+DVC = (
+    "sh",
+    "-c",
+    f"python -m pipelines render --dvc-only --recipe {RECIPE} && dvc repro runs/small/dvc.yaml",
+)
 """As 'make repro' has it: the first command repairs what a killed DVC leaves."""
 KUBEFLOW = ("python", "-m", "pipelines", "run", "--recipe", RECIPE, "--folder", "runs/kubeflow")
 STARTED = re.compile(r"^(?:Running stage '.*:([\w-]+)'|([\w-]+): attempt)", re.MULTILINE)
@@ -48,7 +52,12 @@ class Rounds:
         self.outputs = [self.checkout.folder / "runs" / output for output in outputs]
         if not self.file.is_file():
             self.checkout.copy()
-            self.results: dict[str, Any] = {"kills": 0, "rounds": 0, "moments": {}, **self._undisturbed()}
+            self.results: dict[str, Any] = {
+                "kills": 0,
+                "rounds": 0,
+                "moments": {},
+                **self._undisturbed(),
+            }
             self._save()
         self.results = json.loads(self.file.read_text())
 
@@ -88,7 +97,10 @@ class Rounds:
                 code = process.wait()
         assert code == 0, f"after kills at {dict(killed)}:\n{self.checkout.output()[-3000:]}"
         check_equal(digests(self.outputs), self.results["expected"], killed)
-        partial = [*self.checkout.folder.glob("runs/**/*.partial"), *self.checkout.folder.glob("runs/*/pods/*")]
+        partial = [
+            *self.checkout.folder.glob("runs/**/*.partial"),
+            *self.checkout.folder.glob("runs/*/pods/*"),
+        ]
         assert not partial, f"files of a killed stage are left: {partial}"
         self.results["moments"] = dict(killed + Counter(self.results["moments"]))
         self.results["kills"] += killed.total()
@@ -96,7 +108,9 @@ class Rounds:
         self._save()
 
 
-def check_equal(actual: Mapping[str, str], expected: Mapping[str, str], killed: Mapping[str, int]) -> None:
+def check_equal(
+    actual: Mapping[str, str], expected: Mapping[str, str], killed: Mapping[str, int]
+) -> None:
     """Check that two runs have the same files with the same bytes."""
     differing = sorted(name for name in actual | expected if actual.get(name) != expected.get(name))
     assert not differing, f"{differing} differ after kills at {dict(killed)}"
@@ -104,17 +118,25 @@ def check_equal(actual: Mapping[str, str], expected: Mapping[str, str], killed: 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", ["dvc", "kubeflow"])
-def test_killed_pipeline_has_the_same_bytes_after_a_rerun(name: str, record_property: Record) -> None:
+def test_killed_pipeline_has_the_same_bytes_after_a_rerun(
+    name: str, record_property: Record
+) -> None:
     outputs = [(stage.name, output) for stage in dvc_components() for output in stage.outputs]
     if name == "dvc":
         rounds = Rounds(name, DVC, [f"small/artifacts/{output}" for _, output in outputs])
     else:
-        rounds = Rounds(name, KUBEFLOW, [f"kubeflow/{stage.replace('_', '-')}/{output}" for stage, output in outputs])
+        rounds = Rounds(
+            name,
+            KUBEFLOW,
+            [f"kubeflow/{stage.replace('_', '-')}/{output}" for stage, output in outputs],
+        )
     while rounds.results["kills"] < KILLS:
         rounds.play(random.Random(rounds.results["rounds"]), KILLS - rounds.results["kills"])
         if name == "kubeflow":
             check_registry(rounds.checkout, versions=1)
-    moments = ", ".join(f"{stage} {count}" for stage, count in sorted(rounds.results["moments"].items()))
+    moments = ", ".join(
+        f"{stage} {count}" for stage, count in sorted(rounds.results["moments"].items())
+    )
     record(
         record_property,
         "`kill -9` of the process group at a random moment",

@@ -33,7 +33,15 @@ class Row:
     error: str = ""
 
 
-def record(property_of_test: Record, fault: str, where: str, outcome: str, *, trials: int = 1, error: str = "") -> None:
+def record(
+    property_of_test: Record,
+    fault: str,
+    where: str,
+    outcome: str,
+    *,
+    trials: int = 1,
+    error: str = "",
+) -> None:
     """Record what was observed. Folders in a message are cut, because they belong to one machine."""
     property_of_test(PROPERTY, asdict(Row(fault, where, trials, outcome, tidy(error))))
 

@@ -37,7 +37,11 @@ def run_stage(stage: str, params: Path, artifacts: Path | str, *options: str) ->
     """Run a stage; return its exit code and its standard error."""
     command = ["components", stage, f"--params={params}", f"--artifacts={artifacts}", *options]
     errors = StringIO()
-    with mock.patch.object(sys, "argv", command), redirect_stderr(errors), redirect_stdout(StringIO()):
+    with (
+        mock.patch.object(sys, "argv", command),
+        redirect_stderr(errors),
+        redirect_stdout(StringIO()),
+    ):
         try:
             run(main, "components")
         except SystemExit as end:
@@ -65,7 +69,9 @@ def disk(folder: Path, kilobytes: int) -> Iterator[Path]:
     """A tmpfs of this size, at ``folder``: a write beyond it fails with ENOSPC, as on a full disk."""
     folder.mkdir()
     options = f"size={kilobytes}k"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True, check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True, check=True
+    )
     try:
         yield folder
     finally:

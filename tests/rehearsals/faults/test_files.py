@@ -10,7 +10,13 @@ import pytest
 import torch
 
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.serialization import WEIGHTS_FILE, load_state, read_tensors, save_network, write_tensors
+from bifocal.serialization import (
+    WEIGHTS_FILE,
+    load_state,
+    read_tensors,
+    save_network,
+    write_tensors,
+)
 from runtime import artifacts
 from tests.rehearsals.faults.checkout import digests
 from tests.rehearsals.faults.conftest import Cheap
@@ -39,10 +45,25 @@ def raise_version(file: Path) -> None:
 
 
 DAMAGES: list[tuple[Callable[[Path], None], str, str, str]] = [
-    (flip, "one bit of a table flipped", "captions.parquet", "captions.parquet differs from its hash"),
+    (
+        flip,
+        "one bit of a table flipped",
+        "captions.parquet",
+        "captions.parquet differs from its hash",
+    ),
     (truncate, "table cut to half", "images.parquet", "images.parquet differs from its hash"),
-    (Path.unlink, "table deleted", "captions.parquet", "captions.parquet is missing, but it is in manifest.json"),
-    (raise_version, "manifest of another version", artifacts.MANIFEST, "schema version 99, expected 1"),
+    (
+        Path.unlink,
+        "table deleted",
+        "captions.parquet",
+        "captions.parquet is missing, but it is in manifest.json",
+    ),
+    (
+        raise_version,
+        "manifest of another version",
+        artifacts.MANIFEST,
+        "schema version 99, expected 1",
+    ),
     (Path.unlink, "manifest deleted", artifacts.MANIFEST, "is missing or incomplete"),
     (truncate, "manifest cut to half", artifacts.MANIFEST, "manifest.json is not complete JSON"),
 ]
@@ -97,7 +118,11 @@ def checkpoint(folder: Path) -> tuple[Path, Callable[[], object]]:
 
 @pytest.mark.parametrize(
     ("write", "name"),
-    [(feature_shard, "shard of features"), (network, "`model.safetensors`"), (checkpoint, "checkpoint of a training")],
+    [
+        (feature_shard, "shard of features"),
+        (network, "`model.safetensors`"),
+        (checkpoint, "checkpoint of a training"),
+    ],
 )
 def test_damaged_file_is_refused_by_its_reader(
     write: Callable[[Path], tuple[Path, Callable[[], object]]],
@@ -110,4 +135,10 @@ def test_damaged_file_is_refused_by_its_reader(
     truncate(file)
     with pytest.raises(ValueError, match=file.name) as error:
         read()
-    record(record_property, f"{name} cut to half", "its reader, in Python", "one error", error=str(error.value))
+    record(
+        record_property,
+        f"{name} cut to half",
+        "its reader, in Python",
+        "one error",
+        error=str(error.value),
+    )

@@ -21,7 +21,11 @@ DAY = 86_400
 
 
 def test_clock_that_is_set_back_during_a_stage(
-    cheap: Cheap, tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch, record_property: Record
+    cheap: Cheap,
+    tmp_path: Path,
+    mlflow_store: str,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Record,
 ) -> None:
     link_inputs(STAGE, cheap.artifacts, tmp_path / "artifacts")
     calls = 0
@@ -60,7 +64,9 @@ time.sleep(60)
 """
 
 
-def test_two_runs_of_a_stage_at_once(cheap: Cheap, tmp_path: Path, mlflow_store: str, record_property: Record) -> None:
+def test_two_runs_of_a_stage_at_once(
+    cheap: Cheap, tmp_path: Path, mlflow_store: str, record_property: Record
+) -> None:
     link_inputs(STAGE, cheap.artifacts, tmp_path / "artifacts")
     command = [sys.executable, "-c", WRITER, str(tmp_path / "artifacts" / "text")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
@@ -80,11 +86,28 @@ def test_two_runs_of_a_stage_at_once(cheap: Cheap, tmp_path: Path, mlflow_store:
 def test_stages_that_are_killed_again_and_again(
     cheap: Cheap, params: Path, tmp_path: Path, mlflow_store: str, record_property: Record
 ) -> None:
-    chosen = (params, 6, [stage.name for stage in dvc_components()]) if LONG else (cheap.params, 3, ["prepare_dataset"])
+    chosen = (
+        (params, 6, [stage.name for stage in dvc_components()])
+        if LONG
+        else (cheap.params, 3, ["prepare_dataset"])
+    )
     file, kills, stages = chosen
-    command = [sys.executable, "-m", "tests.rehearsals.faults.forks", file, tmp_path / "runs", str(kills), *stages]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.rehearsals.faults.forks",
+        file,
+        tmp_path / "runs",
+        str(kills),
+        *stages,
+    ]
     done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     counts = json.loads(done.stdout.splitlines()[-1])

@@ -40,9 +40,24 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_trials(operation: str, shim: Path, folder: Path, kept: Path) -> dict[str, int]:
     """Return the points of an operation by kind of fault, without the kinds that a previous run has kept."""
-    command = [sys.executable, "-m", "tests.rehearsals.faults.matrix", str(folder), str(MOST), operation, str(kept)]
-    environment = {**os.environ, "LD_PRELOAD": str(shim), "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.rehearsals.faults.matrix",
+        str(folder),
+        str(MOST),
+        operation,
+        str(kept),
+    ]
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(shim),
+        "TMPDIR": str(folder),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     points: dict[str, int] = json.loads(kept.read_text())
     return points

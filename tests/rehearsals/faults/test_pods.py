@@ -21,7 +21,12 @@ from tests.pipelines.local.pods import USER, PodEngine, isolation_skip_reason
 from tests.rehearsals.faults.form import LONG
 from tests.rehearsals.faults.rows import Record, record
 
-S3_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
+S3_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_DEFAULT_REGION",
+)
 
 
 @pytest.fixture
@@ -29,7 +34,10 @@ def engine(mlflow_server: int, s3: None) -> Iterator[PodEngine]:
     if isolation_skip_reason():
         warnings.warn(f"pods share this file system: {isolation_skip_reason()}", stacklevel=1)
     environment = {name: os.environ[name] for name in (*S3_VARIABLES, "BIFOCAL_S3_PATH_STYLE")}
-    environment |= {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{mlflow_server}", "OMP_NUM_THREADS": "1"}
+    environment |= {
+        "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{mlflow_server}",
+        "OMP_NUM_THREADS": "1",
+    }
     environment |= {FOLDER: "s3://bucket/checkpoints", MINUTES: "0.005"}
     engine = PodEngine(environment, isolated=not isolation_skip_reason())
     yield engine
@@ -50,13 +58,17 @@ class Kills:
     def __call__(self, stage: str) -> bool:
         if stage in self.always:
             return True
-        if stage not in self.left or (stage == "train_embedding" and not self._has_new_checkpoints()):
+        if stage not in self.left or (
+            stage == "train_embedding" and not self._has_new_checkpoints()
+        ):
             return False
         self.left.remove(stage)
         return True
 
     def _has_new_checkpoints(self) -> bool:
-        objects = self._s3.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get("Contents", [])
+        objects = self._s3.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get(
+            "Contents", []
+        )
         keys = {entry["Key"] for entry in objects if entry["Key"].endswith("index.json")}
         if self._earlier is None:
             self._earlier = keys
@@ -81,11 +93,18 @@ def test_a_training_goes_on_after_kills_and_a_step_that_is_always_killed_fails_t
     states = LocalRun(small_pipeline(), tmp_path, engine, sleep=lambda seconds: None).execute()
     assert states["train-embedding"] is TaskState.COMPLETE, outputs(tmp_path)
     for killed in ("pretrain-sorter", "train-embedding"):
-        assert {path.name for path in (tmp_path / killed).glob("log-*")} == {"log-0.txt", "log-1.txt"}
+        assert {path.name for path in (tmp_path / killed).glob("log-*")} == {
+            "log-0.txt",
+            "log-1.txt",
+        }
         assert len([*(tmp_path / killed / "attempts").iterdir()]) == 1
-    assert "from s3://bucket/checkpoints/" in (tmp_path / "train-embedding" / "log-1.txt").read_text()
+    assert (
+        "from s3://bucket/checkpoints/" in (tmp_path / "train-embedding" / "log-1.txt").read_text()
+    )
     if engine.isolated:
-        assert {path.stat().st_uid for path in tmp_path.glob("train-embedding/attempts/**/*.json")} == {USER}
+        assert {
+            path.stat().st_uid for path in tmp_path.glob("train-embedding/attempts/**/*.json")
+        } == {USER}
     if LONG:
         check_outcome(tmp_path, states)
         second = LocalRun(small_pipeline(), tmp_path, engine, sleep=lambda seconds: None).execute()
@@ -93,7 +112,12 @@ def test_a_training_goes_on_after_kills_and_a_step_that_is_always_killed_fails_t
             "fingerprint", "register-model", "release", "promote", "notify",
         }  # fmt: skip
         where = "`pretrain_sorter` and `train_embedding` of the flow train"
-        record(record_property, "a pod killed", where, "its next attempt goes on; a second run takes it from the cache")
+        record(
+            record_property,
+            "a pod killed",
+            where,
+            "its next attempt goes on; a second run takes it from the cache",
+        )
         return
     assert states["evaluate"] is states["export-onnx"] is TaskState.FAILED
     assert states["register-model"] is states["promote"] is TaskState.OMITTED
@@ -106,7 +130,9 @@ def check_outcome(folder: Path, states: dict[str, TaskState]) -> None:
     assert set(states.values()) == {TaskState.COMPLETE}, outputs(folder)
     metrics = json.loads((folder / "evaluate" / "metrics" / "metrics.json").read_text())
     assert metrics["images"] == SMALL_VALUES["prepare_dataset"]["corpus"]["test"]
-    registration = json.loads((folder / "register-model" / "registration" / "registration.json").read_text())
+    registration = json.loads(
+        (folder / "register-model" / "registration" / "registration.json").read_text()
+    )
     decision = json.loads((folder / "promote" / "promotion" / "decision.json").read_text())
     assert decision["candidate"]["version"] == registration["version"]
     assert not decision["promoted"]

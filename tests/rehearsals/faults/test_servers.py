@@ -48,14 +48,25 @@ FAULTS = {
 
 @pytest.mark.parametrize(("fault", "name"), FAULTS.items() if LONG else [*FAULTS.items()][:1])
 def test_stage_with_a_transient_fault_of_s3(
-    fault: str, name: str, uploaded: Faults, cheap: Cheap, tmp_path: Path, mlflow_store: str, record_property: Record
+    fault: str,
+    name: str,
+    uploaded: Faults,
+    cheap: Cheap,
+    tmp_path: Path,
+    mlflow_store: str,
+    record_property: Record,
 ) -> None:
     uploaded.planned = {"GET": ["ok", *[fault] * GETS], "PUT": [fault] * GETS, "HEAD": [fault]}
     code, output = run_stage(STAGE, cheap.params, RUN)
     assert code == 0, output
     assert not any(uploaded.planned.values()), "not all faults came to pass"
     check_uploaded_text(cheap, tmp_path)
-    record(record_property, name, f"`{STAGE}`, {2 * GETS + 1} requests", "the same bytes, without a rerun")
+    record(
+        record_property,
+        name,
+        f"`{STAGE}`, {2 * GETS + 1} requests",
+        "the same bytes, without a rerun",
+    )
 
 
 def test_stage_with_wrong_bytes_of_s3(
@@ -64,12 +75,16 @@ def test_stage_with_wrong_bytes_of_s3(
     uploaded.planned = {"GET": ["ok", "flip"]}
     code, output = run_stage(STAGE, cheap.params, RUN)
     assert code == 1
-    assert re.search(r"s3://bucket/run/dataset/\S+: Expected checksum .* did not match", only_error(output))
+    assert re.search(
+        r"s3://bucket/run/dataset/\S+: Expected checksum .* did not match", only_error(output)
+    )
     assert "Contents" not in boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="run/text")
     assert run_stage(STAGE, cheap.params, RUN)[0] == 0
     check_uploaded_text(cheap, tmp_path)
     outcome = "one error, nothing uploaded; the same bytes after a rerun"
-    record(record_property, "S3 sends a wrong byte", f"`{STAGE}`", outcome, error=only_error(output))
+    record(
+        record_property, "S3 sends a wrong byte", f"`{STAGE}`", outcome, error=only_error(output)
+    )
 
 
 def test_stage_while_s3_is_away(
@@ -79,17 +94,29 @@ def test_stage_while_s3_is_away(
     code, output = run_stage(STAGE, cheap.params, RUN)
     assert code == 1
     assert "the next attempt resumes" in only_error(output)
-    keys = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="run/text").get("Contents", [])
+    keys = (
+        boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="run/text").get("Contents", [])
+    )
     assert not [entry for entry in keys if entry["Key"].endswith("manifest.json")]
     uploaded.planned = {}
     assert run_stage(STAGE, cheap.params, RUN)[0] == 0
     check_uploaded_text(cheap, tmp_path)
     outcome = "one error, no manifest uploaded; the same bytes after a rerun"
-    record(record_property, "S3 answers 503 to all uploads", f"`{STAGE}`", outcome, error=only_error(output))
+    record(
+        record_property,
+        "S3 answers 503 to all uploads",
+        f"`{STAGE}`",
+        outcome,
+        error=only_error(output),
+    )
 
 
 def test_stage_while_mlflow_is_away(
-    cheap: Cheap, tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch, record_property: Record
+    cheap: Cheap,
+    tmp_path: Path,
+    mlflow_store: str,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Record,
 ) -> None:
     link_inputs(STAGE, cheap.artifacts, tmp_path / "artifacts")
     with monkeypatch.context() as away:

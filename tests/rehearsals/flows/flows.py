@@ -85,8 +85,20 @@ class Weeks:
 
     def command(self, flow: str) -> list[str]:
         """Return the arguments of a flow. All flows share one cache, as on a cluster."""
-        options = {"--flow": flow, "--folder": "cluster", "--resources": "cluster.yaml", "--revision": REVISION}
-        return ["run", "--recipe", "small.yaml", "--recipe", "weekly.yaml", *itertools.chain(*options.items())]
+        options = {
+            "--flow": flow,
+            "--folder": "cluster",
+            "--resources": "cluster.yaml",
+            "--revision": REVISION,
+        }
+        return [
+            "run",
+            "--recipe",
+            "small.yaml",
+            "--recipe",
+            "weekly.yaml",
+            *itertools.chain(*options.items()),
+        ]
 
     def run(self, flow: str) -> dict[str, str]:
         """Run a flow; return the state of each task. Prints its duration and its cost as MLflow has them."""
@@ -100,16 +112,23 @@ class Weeks:
         assert result.exit_code == 0, f"{result.output[-3000:]}\n{result.exception}"
         states = dict(STATE.findall(result.output))
         metrics = self.last_run().data.metrics
-        cost = ", ".join(f"{name} {metrics[name]:.4f}" for name in ("duration_seconds", "core_hours"))
+        cost = ", ".join(
+            f"{name} {metrics[name]:.4f}" for name in ("duration_seconds", "core_hours")
+        )
         log_line(f"{flow}: {cost}; ran {', '.join(sorted(ran(states)))}")
         return states
 
     def kill(self, flow: str, step: str) -> None:
         """Start a flow as a process, and kill its process group while a step runs."""
-        log, environment = self.folder / "log.txt", os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        log, environment = (
+            self.folder / "log.txt",
+            os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        )
         command = [sys.executable, "-m", "pipelines", *self.command(flow)]
         with log.open("w") as output:
-            process = subprocess.Popen(command, stdout=output, env=environment, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdout=output, env=environment, start_new_session=True
+            )
         while f"{step}: attempt" not in log.read_text():
             assert process.poll() is None, log.read_text()[-3000:]
             time.sleep(0.1)
@@ -118,8 +137,12 @@ class Weeks:
     def last_run(self) -> Run:
         """Return the MLflow run of the last flow, after checking that each of its stages has its cost."""
         experiment = self.client.get_experiment_by_name(EXPERIMENT)
-        runs = self.client.search_runs([experiment.experiment_id], order_by=["attributes.start_time DESC"])
-        parent = next(run for run in runs if KFP_RUN_TAG in run.data.tags and PARENT_TAG not in run.data.tags)
+        runs = self.client.search_runs(
+            [experiment.experiment_id], order_by=["attributes.start_time DESC"]
+        )
+        parent = next(
+            run for run in runs if KFP_RUN_TAG in run.data.tags and PARENT_TAG not in run.data.tags
+        )
         stages = [run for run in runs if run.data.tags.get(PARENT_TAG) == parent.info.run_id]
         assert parent.info.status == "FINISHED"
         assert all(run.data.metrics["duration_seconds"] > 0 for run in stages)
@@ -141,7 +164,9 @@ class Weeks:
 
     def is_accepted(self) -> bool:
         """Return the last decision of the step promote, and print its reasons."""
-        decision = json.loads((self.folder / "cluster" / "promote" / "promotion" / "decision.json").read_text())
+        decision = json.loads(
+            (self.folder / "cluster" / "promote" / "promotion" / "decision.json").read_text()
+        )
         log_line(f"accepted: {decision['accepted']}, {decision['reasons']}, {decision['metrics']}")
         accepted: bool = decision["accepted"]
         return accepted
@@ -152,7 +177,9 @@ def upload_collection(folder: Path, images: int) -> None:
     corpus = Scenes(seed=2, train=images, val=1, test=1, size=64).read(folder)
     for image in corpus.images:
         if image.split == "train":
-            boto3.client("s3").upload_file(str(folder / str(image.path)), "bucket", f"collection/{image.image_id}.jpg")
+            boto3.client("s3").upload_file(
+                str(folder / str(image.path)), "bucket", f"collection/{image.image_id}.jpg"
+            )
 
 
 @pytest.fixture
@@ -219,7 +246,10 @@ def test_weeks_of_the_flows(weeks: Weeks, tmp_path: Path) -> None:
     weeks.kill("retrain", "train-embedding")
     assert weeks.registry() == (1, 1, second)
     states = weeks.run("retrain")
-    assert {name for name, state in states.items() if state == "cached"} >= {"extract-features", "vectorize-captions"}
+    assert {name for name, state in states.items() if state == "cached"} >= {
+        "extract-features",
+        "vectorize-captions",
+    }
     assert ran(states) >= {"train_embedding", *SEARCH, "release", "promote_2"}
     assert weeks.is_accepted()
     embedded = weeks.metrics("embed-collection", "collection")

@@ -28,13 +28,21 @@ FOLDER = Path("runs/kubeflow/products")
 
 def write_photos(folder: Path, count: int) -> None:
     """Write ``count`` drawn scenes with captions; a larger count begins with the images of a smaller one."""
-    corpus = Scenes(seed=3, train=count, val=1, test=1, size=96).read(folder.parent / f"drawn-{count}")
-    names = {image.image_id: f"{number}.jpg" for number, image in enumerate(corpus.images) if image.split == "train"}
+    corpus = Scenes(seed=3, train=count, val=1, test=1, size=96).read(
+        folder.parent / f"drawn-{count}"
+    )
+    names = {
+        image.image_id: f"{number}.jpg"
+        for number, image in enumerate(corpus.images)
+        if image.split == "train"
+    }
     folder.mkdir(exist_ok=True)
     for image in corpus.images:
         if image.image_id in names and not (folder / names[image.image_id]).exists():
             shutil.copy(corpus.image_root / str(image.path), folder / names[image.image_id])
-    rows = [f'{names[row.image_id]},"{row.text}"' for row in corpus.captions if row.image_id in names]
+    rows = [
+        f'{names[row.image_id]},"{row.text}"' for row in corpus.captions if row.image_id in names
+    ]
     (folder / "captions.csv").write_text("\n".join(["image,caption", *rows, ""]))
 
 
@@ -50,7 +58,9 @@ def type_command(command: str) -> str:
 
 def decision() -> dict[str, Any]:
     """Return the last decision of the step promote."""
-    values: dict[str, Any] = json.loads((FOLDER / "promote" / "promotion" / "decision.json").read_text())
+    values: dict[str, Any] = json.loads(
+        (FOLDER / "promote" / "promotion" / "decision.json").read_text()
+    )
     return values
 
 
@@ -74,7 +84,9 @@ def test_the_page_gives_a_champion_that_is_served(
     mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a network and weights, the backbone of the demo takes their place.
-    monkeypatch.setattr("pipelines.app.training.recipe._networks", lambda *arguments, **options: (None, DEMO))
+    monkeypatch.setattr(
+        "pipelines.app.training.recipe._networks", lambda *arguments, **options: (None, DEMO)
+    )
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     typed = [command for block in blocks(PAGE) for command in commands(block)]

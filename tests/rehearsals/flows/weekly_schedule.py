@@ -23,7 +23,12 @@ from tests.rehearsals.flows.corpus import CORPUS, cached
 
 # A corpus of 40 scenes: the policy for it tests fewer images, and accepts code that is not committed.
 POLICY = load_promotion().model_copy(
-    update={"min_images": 4, "floors": {"recall_sum": 1.0}, "allow_dirty": True, "max_near_duplicates": 1.0}
+    update={
+        "min_images": 4,
+        "floors": {"recall_sum": 1.0},
+        "allow_dirty": True,
+        "max_near_duplicates": 1.0,
+    }
 )
 
 WEIGHTS = "backbone.safetensors"
@@ -35,7 +40,11 @@ CHANGES = {
 
 def upload_weights(folder: Path) -> None:
     """Upload random weights of the extractor's network: the corpus has no phrases to train it on."""
-    arguments = {name: value for name, value in SMALL_VALUES["extract_features"]["extractor"].items() if name != "name"}
+    arguments = {
+        name: value
+        for name, value in SMALL_VALUES["extract_features"]["extractor"].items()
+        if name != "name"
+    }
     save_file(Grid(**arguments).backbone.network.state_dict(), folder / WEIGHTS)
     boto3.client("s3").upload_file(str(folder / WEIGHTS), "bucket", WEIGHTS)
 
@@ -48,10 +57,16 @@ def weekly_run(folder: Path, store: str) -> tuple[dict[str, TaskState], dict[str
     engine = MixedEngine({"MLFLOW_TRACKING_URI": store}, processes=("export_onnx",))
     states = LocalRun(text, folder, engine, {"repository": str(ROOT)}).execute()
     decision = json.loads((folder / "promote" / "promotion" / "decision.json").read_text())
-    return states, decision, len(MlflowClient(store).search_model_versions(f"name='{POLICY.model}'"))
+    return (
+        states,
+        decision,
+        len(MlflowClient(store).search_model_versions(f"name='{POLICY.model}'")),
+    )
 
 
-def test_a_version_for_each_change_of_the_corpus(s3: None, mlflow_store: str, tmp_path: Path) -> None:
+def test_a_version_for_each_change_of_the_corpus(
+    s3: None, mlflow_store: str, tmp_path: Path
+) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     upload_weights(tmp_path)
     upload_scenes(tmp_path / "scenes", train=40, val=12, test=12)
@@ -60,7 +75,13 @@ def test_a_version_for_each_change_of_the_corpus(s3: None, mlflow_store: str, tm
     assert versions == 1
 
     states, _, versions = weekly_run(tmp_path / "cluster", mlflow_store)
-    assert set(states) - cached(states) == {"fingerprint", "register-model", "release", "promote", "notify"}
+    assert set(states) - cached(states) == {
+        "fingerprint",
+        "register-model",
+        "release",
+        "promote",
+        "notify",
+    }
     assert versions == 1
 
     upload_scenes(tmp_path / "more", train=41, val=12, test=12)
@@ -68,5 +89,7 @@ def test_a_version_for_each_change_of_the_corpus(s3: None, mlflow_store: str, tm
     assert cached(states) == {"pretrain-sorter"}
     assert versions == 2
     for week, decision in (("first", first), ("third", second)):
-        log_line(f"{week} week: promoted {decision['promoted']}, {decision['reasons']}, {decision['metrics']}")
+        log_line(
+            f"{week} week: promoted {decision['promoted']}, {decision['reasons']}, {decision['metrics']}"
+        )
         assert decision["promoted"] or decision["reasons"]

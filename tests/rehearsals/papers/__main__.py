@@ -24,7 +24,9 @@ TABLE = "table.md"
 def main() -> None:
     """Rehearse, and print and write the table."""
     table = load_table()
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--only", nargs="+", choices=table, default=list(table), metavar="NAME")
     arguments.add_argument("--home", type=Path, default=HOME)
     options = arguments.parse_args()

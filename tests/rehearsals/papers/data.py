@@ -9,10 +9,20 @@ from tests.rehearsals.papers.layouts.coco import write_annotations
 from tests.rehearsals.papers.layouts.detector_arrays import write_detector_arrays
 from tests.rehearsals.papers.layouts.entities import write_flickr30k_entities
 from tests.rehearsals.papers.layouts.karpathy import coco_id, write_coco, write_flickr30k
-from tests.rehearsals.papers.layouts.labels import write_class_folders, write_lamem, write_mediaeval, write_voc
+from tests.rehearsals.papers.layouts.labels import (
+    write_class_folders,
+    write_lamem,
+    write_mediaeval,
+    write_voc,
+)
 from tests.rehearsals.papers.layouts.referit import write_referit
 from tests.rehearsals.papers.layouts.region_features import write_bottom_up, write_precomputed
-from tests.rehearsals.papers.layouts.texts import write_elmo, write_skip_thoughts, write_word2vec, write_wordnet
+from tests.rehearsals.papers.layouts.texts import (
+    write_elmo,
+    write_skip_thoughts,
+    write_word2vec,
+    write_wordnet,
+)
 from tests.rehearsals.papers.layouts.visual_genome import write_visual_genome
 from tests.rehearsals.papers.pictures import Picture, draw
 from tests.rehearsals.papers.stand_ins import STAND_INS, write_stand_in
@@ -74,7 +84,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "referit": lambda root: write_referit(flickr_pictures(), root),
     "skip_thoughts": lambda root: write_skip_thoughts(_captions(), root),
     "visual_genome": lambda root: write_visual_genome(coco_pictures(), root),
-    "word2vec": lambda root: write_word2vec(_captions(), root / "GoogleNews-vectors-negative300.bin"),
+    "word2vec": lambda root: write_word2vec(
+        _captions(), root / "GoogleNews-vectors-negative300.bin"
+    ),
     "wordnet": lambda root: write_wordnet(_captions(), root),
 }
 """Writer of each folder below ``../data``."""

@@ -41,11 +41,18 @@ def recorded_gradients(path: Path) -> Iterator[None]:
         yield
     rows = both or first
     names = {name for row in rows for name in row}
-    path.write_text(json.dumps({name: median(row.get(name, 0.0) for row in rows) for name in sorted(names)}))
+    path.write_text(
+        json.dumps({name: median(row.get(name, 0.0) for row in rows) for name in sorted(names)})
+    )
 
 
 def _norm(model: nn.Module, names: tuple[str, ...]) -> float:
     """Return the l2 norm of the gradients of the model's children ``names``."""
     modules = [module for name in names if (module := getattr(model, name, None)) is not None]
-    gradients = [p.grad for module in modules for p in module.parameters() if p.requires_grad and p.grad is not None]
+    gradients = [
+        p.grad
+        for module in modules
+        for p in module.parameters()
+        if p.requires_grad and p.grad is not None
+    ]
     return math.sqrt(sum(float(gradient.double().square().sum()) for gradient in gradients))

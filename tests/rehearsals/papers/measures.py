@@ -51,10 +51,18 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     """
     if name in ("semantic.NDCG_area", "semantic.above_random"):
         areas = semantic_areas(folders, "embedding")
-        chance = json.loads((folders["metrics"] / "metrics.json").read_text())["semantic"]["chance"]["NDCG_area"]
-        return _mean(areas, chance) if name == "semantic.NDCG_area" else _mean(areas - chance, chance=0.0)
+        chance = json.loads((folders["metrics"] / "metrics.json").read_text())["semantic"][
+            "chance"
+        ]["NDCG_area"]
+        return (
+            _mean(areas, chance)
+            if name == "semantic.NDCG_area"
+            else _mean(areas - chance, chance=0.0)
+        )
     if name == "semantic.gain":
-        return _mean(semantic_areas(folders, "embedding") - semantic_areas(folders, "baseline"), chance=0.0)
+        return _mean(
+            semantic_areas(folders, "embedding") - semantic_areas(folders, "baseline"), chance=0.0
+        )
     if name.startswith("ranking_head."):
         return _ranking_head(folders["ranking_metrics"])
     metrics = json.loads((folders["metrics"] / "metrics.json").read_text())
@@ -65,7 +73,9 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     if group == "pointing":
         return Measure(values["accuracy"], values["low"], values["random"])
     if group in ("caption_retrieval", "image_retrieval"):
-        return Measure(values[key], metrics["intervals"][group][key]["low"], metrics["chance"][group][key])
+        return Measure(
+            values[key], metrics["intervals"][group][key]["low"], metrics["chance"][group][key]
+        )
     chance = values["chance"].get(key, 0.0)
     # The phrases of an image are not independent: count images.
     count = len(read_dataset(folders["dataset"]).split("test").images)
@@ -88,7 +98,9 @@ def semantic_areas(folders: Mapping[str, Path], embedding: str) -> NDArray[np.fl
     return np.array([100 * area_under(curve) for curve in curves])
 
 
-def _semantic_scores(folders: Mapping[str, Path], embedding: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _semantic_scores(
+    folders: Mapping[str, Path], embedding: str
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the cosines of the test images (N, N), and the relevance of each to each (N, N)."""
     dataset = read_dataset(folders["dataset"])
     subject = Subject(
@@ -107,7 +119,9 @@ def _semantic_scores(folders: Mapping[str, Path], embedding: str) -> tuple[torch
 
 def _mean(values: NDArray[np.float64], chance: float) -> Measure:
     """Return the mean of a value per image, with its interval over resampled images."""
-    low, _ = mean_interval(values, [str(row) for row in range(len(values))], resamples=RESAMPLES, seed=0)
+    low, _ = mean_interval(
+        values, [str(row) for row in range(len(values))], resamples=RESAMPLES, seed=0
+    )
     return Measure(float(values.mean()), low, chance)
 
 
@@ -122,13 +136,17 @@ def _ranking_head(folder: Path) -> Measure:
         if report["measure"] == "spearman":
             return float(rows["loss"].corr(rows["truth"], method="spearman"))
         present = [part for _, part in rows.groupby("label") if part["truth"].any()]
-        return float(np.mean([average_precision_score(part["truth"], part["loss"]) for part in present]))
+        return float(
+            np.mean([average_precision_score(part["truth"], part["loss"]) for part in present])
+        )
 
     groups = {group: part for group, part in table.groupby("group")}
     random = np.random.default_rng(0)
     names = np.array(sorted(groups))
     draws: list[NDArray[Any]] = [random.choice(names, len(names)) for _ in range(RESAMPLES // 10)]
-    low = np.percentile([value(pd.concat([groups[name] for name in drawn])) for drawn in draws], 2.5)
+    low = np.percentile(
+        [value(pd.concat([groups[name] for name in drawn])) for drawn in draws], 2.5
+    )
     chance = 0.0 if report["measure"] == "spearman" else float(table["truth"].mean())
     return Measure(100 * report["loss"]["test"], 100 * float(low), 100 * chance)
 

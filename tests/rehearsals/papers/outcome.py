@@ -38,13 +38,18 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def check(recipe: str, rehearsal: Rehearsal, folders: Mapping[str, Path], seconds: float) -> Outcome:
+def check(
+    recipe: str, rehearsal: Rehearsal, folders: Mapping[str, Path], seconds: float
+) -> Outcome:
     """Return the outcome of a recipe whose stages have run."""
     outcome = Outcome(recipe, rehearsal.headline, minutes=seconds / 60)
     for name in dict.fromkeys([rehearsal.headline, *rehearsal.learned]):
         outcome.measures[name] = measure(name, folders)
     # A bar of the table never lowers the general one.
-    outcome.bars = {name: max(rehearsal.bars.get(name, 0), outcome.measures[name].bar) for name in rehearsal.learned}
+    outcome.bars = {
+        name: max(rehearsal.bars.get(name, 0), outcome.measures[name].bar)
+        for name in rehearsal.learned
+    }
     outcome.problems += not_learned(outcome.measures, outcome.bars)
     trained = folders.get("ranking_metrics") or folders.get("embedding")
     history = trained / "history.csv" if trained is not None else None
@@ -68,7 +73,11 @@ def phase_losses(history: pd.DataFrame) -> list[tuple[float, float]]:
     history = history.dropna(subset=["loss"])  # the row of an initialization has no loss
     keys = [name for name in ("loss_name", "phase") if name in history]
     groups = [rows for _, rows in history.groupby(keys)] if keys else [history]
-    return [(float(rows["loss"].iloc[0]), float(rows["loss"].iloc[-1])) for rows in groups if len(rows) > 1]
+    return [
+        (float(rows["loss"].iloc[0]), float(rows["loss"].iloc[-1]))
+        for rows in groups
+        if len(rows) > 1
+    ]
 
 
 def not_learned(measures: Mapping[str, Measure], bars: Mapping[str, float]) -> Iterator[str]:

@@ -65,7 +65,9 @@ def draw(seed: int, train: int, val: int, test: int) -> list[Picture]:
     return pictures
 
 
-def region_features(picture: Picture, regions: int, dim: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def region_features(
+    picture: Picture, regions: int, dim: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return boxes (regions, 4) in pixels and features (regions, dim) as a detector of objects and attributes gives.
 
     A region on an object has the sum of a random vector for each of its attributes, a region on the background that
@@ -93,9 +95,14 @@ def region_features(picture: Picture, regions: int, dim: int) -> tuple[NDArray[n
 
 def box_features(picture: Picture, item: SceneObject, dim: int) -> NDArray[np.float32]:
     """Return the features (dim,) of an object's box, as ``region_features`` computes them."""
-    look, random = item.appearance, np.random.default_rng([picture.number, picture.objects().index(item)])
+    look, random = (
+        item.appearance,
+        np.random.default_rng([picture.number, picture.objects().index(item)]),
+    )
     total = sum(_vector(name, dim) for name in (look.shape, look.color, look.texture, look.size))
-    features: NDArray[np.float32] = np.maximum(total + 0.3 * random.standard_normal(dim), 0).astype(np.float32)
+    features: NDArray[np.float32] = np.maximum(total + 0.3 * random.standard_normal(dim), 0).astype(
+        np.float32
+    )
     return features
 
 

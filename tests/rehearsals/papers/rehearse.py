@@ -29,12 +29,17 @@ def rehearse(name: str, home: Path) -> Outcome:
         try:
             run = Run(f"papers/{name}", rehearsal.set, home)
             run.run()
-            baseline = rehearsal.baseline and home / CHECKOUT / "runs" / "papers" / rehearsal.baseline / "artifacts"
+            baseline = (
+                rehearsal.baseline
+                and home / CHECKOUT / "runs" / "papers" / rehearsal.baseline / "artifacts"
+            )
             folders = run.folders | ({"baseline": baseline / "embedding"} if baseline else {})
             return check(name, rehearsal, folders, run.seconds())
         except (Exception, SystemExit) as error:  # one recipe must not end the others
             traceback.print_exc()
-            return Outcome(name, rehearsal.headline, problems=[f"{type(error).__name__}: {error}; see {log}"])
+            return Outcome(
+                name, rehearsal.headline, problems=[f"{type(error).__name__}: {error}; see {log}"]
+            )
 
 
 def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outcome]:
@@ -49,7 +54,11 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         # Two processes can neither create its tables nor write the same data at the same time.
         pool.submit(create_store).result()
-        data = {file for name in names for file in named_data(Run(f"papers/{name}", table[name].set, home).values)}
+        data = {
+            file
+            for name in names
+            for file in named_data(Run(f"papers/{name}", table[name].set, home).values)
+        }
         list(pool.map(write_data, sorted(data), [home / "data"] * len(data)))
         waiting, running = list(names), dict[Future[Outcome], str]()
         while waiting or running:
@@ -60,7 +69,9 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 del running[future]
                 outcomes.append(outcome := future.result())
-                click.echo(f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}")
+                click.echo(
+                    f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}"
+                )
     return sorted(outcomes, key=lambda outcome: outcome.recipe)
 
 

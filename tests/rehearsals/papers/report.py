@@ -5,7 +5,17 @@ from pathlib import Path
 
 from tests.rehearsals.papers.outcome import Outcome
 
-COLUMNS = ("recipe", "headline", "value", "95 % from", "chance", "learned", "loss", "gradients", "minutes")
+COLUMNS = (
+    "recipe",
+    "headline",
+    "value",
+    "95 % from",
+    "chance",
+    "learned",
+    "loss",
+    "gradients",
+    "minutes",
+)
 BEGIN, END = "<!-- rehearsal: written by make rehearse -->", "<!-- end of the rehearsal -->"
 NOT_LEARNED = "not learned: "
 NOTE = (
@@ -45,7 +55,8 @@ def _cells(outcome: Outcome) -> list[str]:
     headline = outcome.measures[outcome.headline]
     lows = {name: outcome.measures[name].low for name in outcome.bars}
     learned = [
-        f"{name} {lows[name]:.1f} {'>' if lows[name] > bar else '≤'} {bar:.1f}" for name, bar in outcome.bars.items()
+        f"{name} {lows[name]:.1f} {'>' if lows[name] > bar else '≤'} {bar:.1f}"
+        for name, bar in outcome.bars.items()
     ]
     return [
         outcome.recipe,

@@ -64,13 +64,24 @@ class Run:
 
     def seconds(self) -> float:
         """Return the time of one core that the stages took, in whichever recipe ran them first."""
-        return sum(float((folder / SECONDS).read_text()) for folder in {path.parent for path in self.folders.values()})
+        return sum(
+            float((folder / SECONDS).read_text())
+            for folder in {path.parent for path in self.folders.values()}
+        )
 
     def _folder(self, stage: str, inputs: Mapping[str, Path]) -> Path:
         code = source_hash(configurable_components()[stage])
         section = self.values[stage]
-        files = [path.stat().st_mtime_ns for name in strings_of(section) if (path := Path(name)).exists()]
-        key = [code, self.values["seed"], section, files, {name: str(path) for name, path in inputs.items()}]
+        files = [
+            path.stat().st_mtime_ns for name in strings_of(section) if (path := Path(name)).exists()
+        ]
+        key = [
+            code,
+            self.values["seed"],
+            section,
+            files,
+            {name: str(path) for name, path in inputs.items()},
+        ]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:10]
         return self.home / "stages" / f"{stage}-{digest}"
 
@@ -78,11 +89,22 @@ class Run:
         for name, path in inputs.items():
             _link(folder / name, path)
         settings = [option for setting in self.settings for option in ("--set", setting)]
-        options = ["--params", str(ROOT / "params.yaml"), "--recipe", str(self.file), "--artifacts", str(folder)]
+        options = [
+            "--params",
+            str(ROOT / "params.yaml"),
+            "--recipe",
+            str(self.file),
+            "--artifacts",
+            str(folder),
+        ]
         started = _cpu_seconds()
         trains = stage == "train_embedding"
         with recorded_gradients(folder / GRADIENTS) if trains else nullcontext():
-            main([stage, *options, *settings], prog_name="python -m components", standalone_mode=False)
+            main(
+                [stage, *options, *settings],
+                prog_name="python -m components",
+                standalone_mode=False,
+            )
         (folder / SECONDS).write_text(f"{_cpu_seconds() - started:.1f}\n")
 
 
@@ -94,7 +116,11 @@ def enter(home: Path) -> None:
 
 def _as_yaml(value: Any) -> str:
     """Return a value as YAML on one line; JSON's 2e-05 would be a text in YAML."""
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+    return (
+        yaml.safe_dump(value, default_flow_style=True, width=10_000)
+        .removesuffix("\n")
+        .removesuffix("\n...")
+    )
 
 
 @contextmanager

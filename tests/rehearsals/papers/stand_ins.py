@@ -41,7 +41,9 @@ class StandIn(NamedTuple):
 RESNET: dict[str, Any] = {"channels": [32, 64, 96, 128], "stem_width": 16}
 STAND_INS = {
     "resnet": StandIn("resnet10t", RESNET, epochs=12),
-    "resnet_dense": StandIn("resnet10t", RESNET | {"output_stride": 8}, epochs=12, stages=(4,), images=480),
+    "resnet_dense": StandIn(
+        "resnet10t", RESNET | {"output_stride": 8}, epochs=12, stages=(4,), images=480
+    ),
     "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=6, size=48, stages=(3, 4)),
 }
 
@@ -56,11 +58,14 @@ def write_stand_in(chosen: StandIn, path: Path) -> None:
 
 def _train(chosen: StandIn) -> dict[str, torch.Tensor]:
     grids = [
-        Grid(chosen.backbone, stage, chosen.size, model_arguments=chosen.model_arguments) for stage in chosen.stages
+        Grid(chosen.backbone, stage, chosen.size, model_arguments=chosen.model_arguments)
+        for stage in chosen.stages
     ]
     with TemporaryDirectory() as folder:
         dataset = _scenes(Path(folder) / "dataset", chosen.images)
-        training = TrainOnPhrases(epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8)
+        training = TrainOnPhrases(
+            epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8
+        )
         for grid in grids:
             grid.backbone = grids[0].backbone
             features = Path(folder) / f"stage{grid.stage}"
@@ -96,7 +101,9 @@ def scale_head(grid: Grid, pixels: torch.Tensor) -> None:
         if isinstance(layer, torch.nn.Conv2d):
             outputs: list[torch.Tensor] = []
             # The ReLU that follows works in place.
-            hook = layer.register_forward_hook(lambda _, inputs, y, outputs=outputs: outputs.append(y.clone()))
+            hook = layer.register_forward_hook(
+                lambda _, inputs, y, outputs=outputs: outputs.append(y.clone())
+            )
             network.forward_head(maps, pre_logits=True)
             hook.remove()
             std, mean = torch.std_mean(outputs[0], dim=(0, 2, 3))

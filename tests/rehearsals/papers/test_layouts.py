@@ -22,7 +22,12 @@ from bifocal.onnx.text.tfidf import WordNet
 from bifocal.text.elmo import Elmo
 from tests.rehearsals.papers.layouts.coco import write_annotations
 from tests.rehearsals.papers.layouts.entities import write_flickr30k_entities
-from tests.rehearsals.papers.layouts.karpathy import coco_id, flickr_number, write_coco, write_flickr30k
+from tests.rehearsals.papers.layouts.karpathy import (
+    coco_id,
+    flickr_number,
+    write_coco,
+    write_flickr30k,
+)
 from tests.rehearsals.papers.layouts.labels import memorability, write_lamem, write_voc
 from tests.rehearsals.papers.layouts.referit import write_referit
 from tests.rehearsals.papers.layouts.texts import write_elmo, write_word2vec, write_wordnet
@@ -65,12 +70,18 @@ def test_coco_instances(tmp_path: Path) -> None:
     write_coco(PICTURES, tmp_path)
     write_annotations(PICTURES, tmp_path)
     corpus = COCOInstances(tmp_path, train="train2014", val="val2014").read(UNUSED)
-    assert {image.image_id for image in corpus.images} == {str(coco_id(picture)) for picture in PICTURES}
+    assert {image.image_id for image in corpus.images} == {
+        str(coco_id(picture)) for picture in PICTURES
+    }
     assert {box for phrase in corpus.phrases for box in phrase.boxes} == boxes_of(PICTURES)
     split = COCO(tmp_path, instances=True, restval=False).read(UNUSED)
     listed = {image.image_id for image in split.images}
     assert {phrase.image_id for phrase in split.phrases} == listed
-    assert [image for image in split.images if image not in COCO(tmp_path, restval=False).read(UNUSED).images] == []
+    assert [
+        image
+        for image in split.images
+        if image not in COCO(tmp_path, restval=False).read(UNUSED).images
+    ] == []
     assert [phrase for phrase in corpus.phrases if phrase.image_id in listed] == list(split.phrases)
 
 
@@ -78,7 +89,9 @@ def test_flickr30k_entities(tmp_path: Path) -> None:
     write_flickr30k_entities(PICTURES, tmp_path)
     corpus = Flickr30kEntities(tmp_path).read(UNUSED)
     check_images(corpus, (f"{flickr_number(picture)}.jpg" for picture in PICTURES))
-    assert [text.replace(" ", "") for text in captions_of(corpus)] == [text.replace(" ", "") for text in sentences()]
+    assert [text.replace(" ", "") for text in captions_of(corpus)] == [
+        text.replace(" ", "") for text in sentences()
+    ]
     expected = [
         (phrase, tuple(picture.box(item) for item in group))
         for picture in PICTURES
@@ -95,16 +108,22 @@ def test_visual_genome(tmp_path: Path) -> None:
     first = {phrase.boxes[0] for phrase in corpus.phrases} & boxes_of(PICTURES)
     assert len(first) >= sum(len(picture.scene.groups) for picture in PICTURES)
     shared = VisualGenome(tmp_path, coco="captions_val2014.json").read(UNUSED)
-    assert {image.image_id for image in shared.images} == {str(coco_id(p)) for p in PICTURES if p.split != "train"}
+    assert {image.image_id for image in shared.images} == {
+        str(coco_id(p)) for p in PICTURES if p.split != "train"
+    }
     assert {caption.text for caption in shared.captions} <= set(sentences())
 
 
 def test_referit(tmp_path: Path) -> None:
     write_referit(PICTURES, tmp_path)
     corpus = ReferIt(tmp_path).read(UNUSED)
-    described = [p for p in PICTURES if any(len(group) == 1 for s in p.sentences for _, group in s.phrases)]
+    described = [
+        p for p in PICTURES if any(len(group) == 1 for s in p.sentences for _, group in s.phrases)
+    ]
     assert 1 < len(described) < len(PICTURES)
-    assert [(image.image_id, image.split) for image in corpus.images] == [(str(p.number), p.split) for p in described]
+    assert [(image.image_id, image.split) for image in corpus.images] == [
+        (str(p.number), p.split) for p in described
+    ]
     assert all((corpus.image_root / str(image.path)).is_file() for image in corpus.images)
     assert {phrase.boxes[0] for phrase in corpus.phrases} <= boxes_of(PICTURES)
     assert len(corpus.phrases) > len(PICTURES)
@@ -116,7 +135,9 @@ def test_ranking_tasks(tmp_path: Path) -> None:
     lamem, voc = LaMem(tmp_path / "lamem").read(UNUSED), VOC(tmp_path / "voc").read(UNUSED)
     check_images(lamem, (f"{picture.number:08d}.jpg" for picture in PICTURES))
     check_images(voc, (f"{picture.number:06d}" for picture in PICTURES))
-    assert [label.value for label in lamem.labels] == pytest.approx(list(map(memorability, PICTURES)), abs=1e-6)
+    assert [label.value for label in lamem.labels] == pytest.approx(
+        list(map(memorability, PICTURES)), abs=1e-6
+    )
     assert {box for phrase in voc.phrases for box in phrase.boxes} == boxes_of(PICTURES)
 
 

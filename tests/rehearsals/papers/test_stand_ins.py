@@ -22,7 +22,9 @@ write_small(Path(sys.argv[1]))
 
 def test_a_stand_in_is_the_same_bytes_in_every_run(tmp_path: Path) -> None:
     other = os.environ | {"OMP_NUM_THREADS": "2", "PYTHONHASHSEED": "5"}
-    subprocess.run([sys.executable, "-c", ELSEWHERE, str(tmp_path / "other")], cwd=ROOT, env=other, check=True)
+    subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(tmp_path / "other")], cwd=ROOT, env=other, check=True
+    )
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     write_small(tmp_path / "here")
     assert (tmp_path / "here").read_bytes() == (tmp_path / "other").read_bytes()

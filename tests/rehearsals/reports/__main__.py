@@ -38,7 +38,9 @@ def judge(cases: Iterable[Case], folder: Path) -> tuple[list[str], list[Case]]:
             seen, is_right = shown(f"{type(error).__name__}: {error}"), False
         failed += [] if is_right else [case]
         name = f"{case.kind} {case.title}"
-        rows.append(f"| {'ok' if is_right else 'MISS'} | {name} | {case.source} | {shown(case.expected)} | {seen} |")
+        rows.append(
+            f"| {'ok' if is_right else 'MISS'} | {name} | {case.source} | {shown(case.expected)} | {seen} |"
+        )
         click.echo(rows[-1])
     return rows, failed
 
@@ -47,7 +49,9 @@ def main(kinds: list[str]) -> None:
     """Print the table, and exit with 1 if a value differs."""
     click.echo(f"| {' | '.join(COLUMNS)} |\n|{len(COLUMNS) * ' --- |'}")
     with TemporaryDirectory() as folder:
-        rows, failed = judge([case for case in CASES if not kinds or case.kind in kinds], Path(folder).resolve())
+        rows, failed = judge(
+            [case for case in CASES if not kinds or case.kind in kinds], Path(folder).resolve()
+        )
     click.echo(f"\n{len(rows) - len(failed)} of {len(rows)} cases have the expected value")
     sys.exit(1 if failed or not rows else 0)
 

@@ -12,7 +12,12 @@ from PIL import Image
 from tests.bifocal.datasets.corpora.published import COUNT, READERS, SIZE, TEXTS, write
 from tests.rehearsals.reports.world import World, photo, reported
 
-IMAGES = {"COCOInstances": "a", "COCO": "train2014", "VisualGenome": "VG_100K", "RefCOCO": "train2014"}
+IMAGES = {
+    "COCOInstances": "a",
+    "COCO": "train2014",
+    "VisualGenome": "VG_100K",
+    "RefCOCO": "train2014",
+}
 ARGUMENTS: dict[str, dict[str, object]] = {
     "COCOInstances": {"train": "a", "val": 0.25, "test": 0.25},
     "VisualGenome": {"objects": "objects.json", "splits": {"train": 2, "val": 1, "test": 1}},
@@ -20,7 +25,9 @@ ARGUMENTS: dict[str, dict[str, object]] = {
 Edit = Callable[[dict[str, Any]], object]
 
 
-def prepared(world: World, reader: str, edit: Edit = lambda files: None) -> dict[str, list[dict[str, Any]]]:
+def prepared(
+    world: World, reader: str, edit: Edit = lambda files: None
+) -> dict[str, list[dict[str, Any]]]:
     """Write a corpus of four images with an edit of its files, and prepare it."""
     inner = World(world.folder / f"{reader}{len(list(world.folder.iterdir()))}", world.shared)
     files = copy.deepcopy(READERS[reader][0]())
@@ -29,7 +36,9 @@ def prepared(world: World, reader: str, edit: Edit = lambda files: None) -> dict
     write(root, files)
     for number in range(1, COUNT + 1):
         file = io.BytesIO()
-        Image.open(io.BytesIO(photo(number))).resize((SIZE["width"], SIZE["height"])).save(file, "JPEG")
+        Image.open(io.BytesIO(photo(number))).resize((SIZE["width"], SIZE["height"])).save(
+            file, "JPEG"
+        )
         inner.write(f"corpus/{IMAGES[reader]}/{number}.jpg", file.getvalue())
     return inner.prepare(reader, root, **ARGUMENTS.get(reader, {}))
 
@@ -37,7 +46,9 @@ def prepared(world: World, reader: str, edit: Edit = lambda files: None) -> dict
 def coco(world: World, edit: Callable[[Any], object]) -> list[object]:
     """Edit the third object of COCO; return numbers of images, captions, phrases, masks, listed entries."""
     tables = prepared(
-        world, "COCOInstances", lambda files: edit(files["annotations/instances_a.json"]["annotations"][2])
+        world,
+        "COCOInstances",
+        lambda files: edit(files["annotations/instances_a.json"]["annotations"][2]),
     )
     masks = sum(row["mask"] is not None for row in tables["phrases"])
     counts = [len(tables[name]) for name in ("images", "captions", "phrases")]
@@ -47,7 +58,9 @@ def coco(world: World, edit: Callable[[Any], object]) -> list[object]:
 NOTHING_LOST, PHRASE_LOST = [4, 4, 4, 4, 0], [4, 4, 3, 3, 1]
 TEXTS_WITHOUT_THIRD = sorted([*TEXTS[:2], *TEXTS[3:]])
 NULLS: dict[str, Edit] = {
-    "COCOInstances": lambda files: files["annotations/captions_a.json"]["annotations"][2].update(caption=None),
+    "COCOInstances": lambda files: files["annotations/captions_a.json"]["annotations"][2].update(
+        caption=None
+    ),
     "COCO": lambda files: files["dataset_coco.json"]["images"][2]["sentences"][0].update(raw=None),
 }
 
@@ -62,7 +75,10 @@ def null_captions(world: World) -> Any:
     seen = {}
     for reader, edit in NULLS.items():
         tables = prepared(world, reader, edit)
-        seen[reader] = [sorted(row["text"] for row in tables["captions"]), len(tables["rejected"]) > 0]
+        seen[reader] = [
+            sorted(row["text"] for row in tables["captions"]),
+            len(tables["rejected"]) > 0,
+        ]
     return seen
 
 
@@ -75,7 +91,12 @@ def null_phrases(world: World) -> Any:
     return [sorted(row["phrase"] for row in tables["phrases"]), len(tables["rejected"]) > 0]
 
 
-@reported("D10", "unseen: a caption that is a list, a number, true or an object in COCO", "open_clip#179", [[3, 1]] * 4)
+@reported(
+    "D10",
+    "unseen: a caption that is a list, a number, true or an object in COCO",
+    "open_clip#179",
+    [[3, 1]] * 4,
+)
 def odd_captions(world: World) -> Any:
     seen = []
     for odd in (["a", "b"], 7, True, {"raw": "a"}):
@@ -84,14 +105,19 @@ def odd_captions(world: World) -> Any:
             files["annotations/captions_a.json"]["annotations"][2]["caption"] = odd
 
         tables = prepared(world, "COCOInstances", edit)
-        seen.append([len(tables["captions"]), sum(row["kind"] == "caption" for row in tables["rejected"])])
+        seen.append(
+            [len(tables["captions"]), sum(row["kind"] == "caption" for row in tables["rejected"])]
+        )
     return seen
 
 
 @reported("D10b", "polygons of 4 and of 5 numbers", "cocoapi#139, #348", [PHRASE_LOST] * 2)
 def short_polygons(world: World) -> Any:
     odd = ([[2, 2, 9, 9]], [[2, 2, 9, 9, 5]])
-    return [coco(world, lambda found, polygon=polygon: found.update(segmentation=polygon)) for polygon in odd]
+    return [
+        coco(world, lambda found, polygon=polygon: found.update(segmentation=polygon))
+        for polygon in odd
+    ]
 
 
 @reported("D10b", "a short polygon among good ones", "cocoapi#135", PHRASE_LOST)
@@ -105,7 +131,12 @@ def no_crowd(world: World) -> Any:
     return coco(world, lambda found: found.pop("iscrowd"))
 
 
-@reported("D10b", "bbox missing, null, empty; an unknown category", "detectron2#1692, Detectron#68", [PHRASE_LOST] * 4)
+@reported(
+    "D10b",
+    "bbox missing, null, empty; an unknown category",
+    "detectron2#1692, Detectron#68",
+    [PHRASE_LOST] * 4,
+)
 def odd_boxes(world: World) -> Any:
     edits: list[Callable[[Any], object]] = [
         lambda found: found.pop("bbox"), lambda found: found.update(bbox=None), lambda found: found.update(bbox=[]),
@@ -116,21 +147,37 @@ def odd_boxes(world: World) -> Any:
 
 @reported("D10b", "an RLE of another size", "detectron2#1692", PHRASE_LOST)
 def odd_rle(world: World) -> Any:
-    return coco(world, lambda found: found.update(segmentation={"size": [40, 30], "counts": [0, 100, 1100]}))
+    return coco(
+        world, lambda found: found.update(segmentation={"size": [40, 30], "counts": [0, 100, 1100]})
+    )
 
 
 @reported(
-    "D10b", "unseen: bbox of texts, NaN, an object, five numbers; counts of text, negative, 10^12", "simmc2#11", [4] * 9
+    "D10b",
+    "unseen: bbox of texts, NaN, an object, five numbers; counts of text, negative, 10^12",
+    "simmc2#11",
+    [4] * 9,
 )
 def unseen_objects(world: World) -> Any:
-    boxes = (["2", "2", "x", "7"], [float("nan"), 1, 2, 3], {"x": 1}, [1, 2, 3, 4, 5], [10**400, 1, 2, 3])
+    boxes = (
+        ["2", "2", "x", "7"],
+        [float("nan"), 1, 2, 3],
+        {"x": 1},
+        [1, 2, 3, 4, 5],
+        [10**400, 1, 2, 3],
+    )
     counts = ("%%%", [-5, 1205], [10**12], [1.5])
     edits: list[Any] = [lambda found, box=box: found.update(bbox=box) for box in boxes]
-    edits += [lambda found, runs=runs: found.update(segmentation={"size": [30, 40], "counts": runs}) for runs in counts]
+    edits += [
+        lambda found, runs=runs: found.update(segmentation={"size": [30, 40], "counts": runs})
+        for runs in counts
+    ]
     return [coco(world, edit)[1] for edit in edits]
 
 
-@reported("D10b", "ids of texts, of mixed types, beyond 2^53", "torchvision#8087, cvat#4185", [[4, 4]] * 3)
+@reported(
+    "D10b", "ids of texts, of mixed types, beyond 2^53", "torchvision#8087, cvat#4185", [[4, 4]] * 3
+)
 def odd_ids(world: World) -> Any:
     def renumber(image: Callable[[int], object], annotation: Callable[[int], object]) -> Edit:
         def edit(files: dict[str, Any]) -> None:
@@ -150,7 +197,12 @@ def odd_ids(world: World) -> Any:
     return [[len(tables["images"]), len(tables["captions"])] for tables in found]
 
 
-@reported("D10b", "Visual Genome: negative places, no width, a region twice", "visual_genome_python_driver#21", [4, 4])
+@reported(
+    "D10b",
+    "Visual Genome: negative places, no width, a region twice",
+    "visual_genome_python_driver#21",
+    [4, 4],
+)
 def odd_regions(world: World) -> Any:
     def edit(files: dict[str, Any]) -> None:
         regions = files["region_descriptions.json"]
@@ -180,7 +232,9 @@ def odd_records(world: World) -> Any:
             def edit(files: dict[str, Any], odd: object = odd) -> None:
                 for name, content in files.items():
                     lists = content.values() if isinstance(content, dict) else [content]
-                    for records in [found for found in lists if isinstance(found, list) and "splits" not in name]:
+                    for records in [
+                        found for found in lists if isinstance(found, list) and "splits" not in name
+                    ]:
                         records.append(odd)
 
             tables = prepared(world, reader, edit)
@@ -201,7 +255,12 @@ def null_expressions(world: World) -> Any:
     return [sorted(row["phrase"] for row in tables["phrases"]), len(tables["rejected"]) > 0]
 
 
-@reported("D10b", "unseen: an archive with a member outside, a bomb and a device", "open_clip#1083", [2, False])
+@reported(
+    "D10b",
+    "unseen: an archive with a member outside, a bomb and a device",
+    "open_clip#1083",
+    [2, False],
+)
 def archives(world: World) -> Any:
     file = world.write("zip/a.zip", b"")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:

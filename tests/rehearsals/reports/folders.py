@@ -44,7 +44,10 @@ def latin_file(world: World) -> Any:
 
 
 @reported(
-    "D4", "index: a folder name in Latin-1 bytes", "ownphotos#112", r"\xe9t\xe9 2003: its name is not UTF-8: rename it"
+    "D4",
+    "index: a folder name in Latin-1 bytes",
+    "ownphotos#112",
+    r"\xe9t\xe9 2003: its name is not UTF-8: rename it",
 )
 def latin_folder(world: World) -> Any:
     world.photos("photos", 3)
@@ -63,7 +66,12 @@ def latin_captioned(world: World) -> Any:
     return ["its name is not UTF-8" in output, len(prepared["images"]) == 12]
 
 
-@reported("D4", "unseen: a root, an archive's member and a text file in Latin-1 bytes", "tarindexer#9", [True] * 3)
+@reported(
+    "D4",
+    "unseen: a root, an archive's member and a text file in Latin-1 bytes",
+    "tarindexer#9",
+    [True] * 3,
+)
 def latin_elsewhere(world: World) -> Any:
     bytes_name(world, b"r\xe9sum\xe9/a.jpg", photo(0))
     root = world.index(os.fsdecode(b"r\xe9sum\xe9"))
@@ -77,7 +85,11 @@ def latin_elsewhere(world: World) -> Any:
         file.writestr("a\udce9.jpg".encode("utf-8", "surrogateescape").decode("cp437"), photo(0))
         file.writestr("b.jpg", photo(1))
     inside = world.index("zip")
-    return ["not UTF-8" in root, "2 images can be searched" in beside, "images can be searched" in inside]
+    return [
+        "not UTF-8" in root,
+        "2 images can be searched" in beside,
+        "images can be searched" in inside,
+    ]
 
 
 @reported("D28", "terminal escapes of names are escaped", "immich#5629", [True, False])
@@ -98,7 +110,12 @@ def long_names(world: World) -> Any:
     return len(list((world.folder / "copies").iterdir()))
 
 
-@reported("D27", "odd names: index, search, filter by folder", "pigallery2#272, photoprism#2133", [len(ODD_NAMES)] * 2)
+@reported(
+    "D27",
+    "odd names: index, search, filter by folder",
+    "pigallery2#272, photoprism#2133",
+    [len(ODD_NAMES)] * 2,
+)
 def odd_file_names(world: World) -> Any:
     for number, name in enumerate(ODD_NAMES):
         world.write(f"photos/{name}", photo(number))
@@ -112,7 +129,9 @@ def odd_file_names(world: World) -> Any:
 def conditions(world: World) -> Any:
     world.photos("photos", 3)
     world.index("photos")
-    outputs = [world.search("photos", "--where", where) for where in ("[1]", '"x"', "5", "null", "{year")]
+    outputs = [
+        world.search("photos", "--where", where) for where in ("[1]", '"x"', "5", "null", "{year")
+    ]
     return ["--where is " in output and "Traceback" not in output for output in outputs]
 
 
@@ -135,10 +154,24 @@ def sentence(world: World) -> Any:
 
 
 @reported(
-    "D29", "queries: punctuation, SQL, emoji, blank, 12,000 characters", "joomla#46586, elm-text-search#15", False
+    "D29",
+    "queries: punctuation, SQL, emoji, blank, 12,000 characters",
+    "joomla#46586, elm-text-search#15",
+    False,
 )
 def queries(world: World) -> Any:
-    texts = ("?!", "' OR 1=1; --", "🐶❄️", "犬", " ", "", "the of and", "a dog " * 2000, "\x00", "\udce9")
+    texts = (
+        "?!",
+        "' OR 1=1; --",
+        "🐶❄️",
+        "犬",
+        " ",
+        "",
+        "the of and",
+        "a dog " * 2000,
+        "\x00",
+        "\udce9",
+    )
     outputs = [world.bifocal("search", "--run", world.shared.demo, "--", text) for text in texts]
     return any("Traceback" in output for output in outputs)
 
@@ -169,24 +202,37 @@ def other_owner(world: World) -> Any:
     return world.index("b/photos")
 
 
-@reported("D31", "an emptied folder keeps its index", "immich#17290, jellyfin#1714", [True, "2 images"])
+@reported(
+    "D31", "an emptied folder keeps its index", "immich#17290, jellyfin#1714", [True, "2 images"]
+)
 def unmounted(world: World) -> Any:
     world.photos("photos", 2)
     world.index("photos")
     for file in (world.folder / "photos").iterdir():
         file.unlink()
     refused = "has no images" in world.index("photos")
-    rows = pq.read_table(world.folder / "runs/photos-index/artifacts/collection/items.parquet").num_rows
+    rows = pq.read_table(
+        world.folder / "runs/photos-index/artifacts/collection/items.parquet"
+    ).num_rows
     return [refused, f"{rows} images"]
 
 
-@reported("D31", "a file replaced by one of the same size and time is embedded again", "immich#29417", "1 changed")
+@reported(
+    "D31",
+    "a file replaced by one of the same size and time is embedded again",
+    "immich#29417",
+    "1 changed",
+)
 def replaced(world: World) -> Any:
     world.photos("photos", 3)
     world.index("photos")
     first, second = (world.folder / "photos" / name for name in ("p00.jpg", "p01.jpg"))
     state, length = first.stat(), first.stat().st_size
-    first.write_bytes((second.read_bytes() + bytes(length))[: max(length, second.stat().st_size)].ljust(length, b"\0"))
+    first.write_bytes(
+        (second.read_bytes() + bytes(length))[: max(length, second.stat().st_size)].ljust(
+            length, b"\0"
+        )
+    )
     os.utime(first, ns=(state.st_atime_ns, state.st_mtime_ns))
     return world.index("photos")
 
@@ -216,7 +262,9 @@ def links(world: World) -> Any:
     os.mkfifo(folder / "pipe.jpg")
     os.mkfifo(folder / "captions.csv")
     output = [""]
-    thread = threading.Thread(target=lambda: output.__setitem__(0, world.index("photos")), daemon=True)
+    thread = threading.Thread(
+        target=lambda: output.__setitem__(0, world.index("photos")), daemon=True
+    )
     thread.start()
     thread.join(60)
     return output[0] or "it waits for a pipe"
@@ -232,7 +280,10 @@ def linked_corpus(world: World) -> Any:
     world.path("coco/a/4.jpg").symlink_to(world.write("private/secret.jpg", fitted(4)))
     tables = world.prepare("COCOInstances", world.folder / "coco", train="a", val=0.2, test=0.2)
     reasons = [row["reason"] for row in tables["rejected"]]
-    return [len(tables["images"]), any("outside" in reason or "link" in reason for reason in reasons)]
+    return [
+        len(tables["images"]),
+        any("outside" in reason or "link" in reason for reason in reasons),
+    ]
 
 
 def fitted(number: int) -> bytes:
@@ -251,17 +302,27 @@ def fitted(number: int) -> bytes:
 def huge_headers(world: World) -> Any:
     world.photos("photos", 2)
     jpeg = photo(3)
-    world.write("photos/bomb.png", b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0\x0f\x42\x40\0\0\x03\xe8\x08\0\0\0\0"))
+    world.write(
+        "photos/bomb.png",
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0\x0f\x42\x40\0\0\x03\xe8\x08\0\0\0\0"),
+    )
     world.write("photos/segments.jpg", jpeg[:2] + 12_000 * b"\xff\xe5\0\2" + jpeg[2:])
     frames = [Image.new("P", (30, 30), number % 250) for number in range(2000)]
     frames[0].save(world.folder / "photos/frames.gif", save_all=True, append_images=frames[1:])
     world.write("photos/captions.csv", bytes(100_000))
     output = world.index("photos")
-    names = ("bomb.png: ", "segments.jpg: too large", "captions: not read", "images can be searched")
+    names = (
+        "bomb.png: ",
+        "segments.jpg: too large",
+        "captions: not read",
+        "images can be searched",
+    )
     return [*(name in output for name in names), "Traceback" not in output]
 
 
-@reported("D31", "the folder is removed, becomes a file, or cannot be read", "Emby#1672", [True] * 3)
+@reported(
+    "D31", "the folder is removed, becomes a file, or cannot be read", "Emby#1672", [True] * 3
+)
 def wrong_folders(world: World) -> Any:
     world.photos("photos", 2)
     world.index("photos")
@@ -269,7 +330,10 @@ def wrong_folders(world: World) -> Any:
     missing = world.index("photos")
     world.write("photos", "a file")
     file, device = world.index("photos"), world.index("/dev/null")
-    return [re.search(r"rror", output) is not None and "Traceback" not in output for output in (missing, file, device)]
+    return [
+        re.search(r"rror", output) is not None and "Traceback" not in output
+        for output in (missing, file, device)
+    ]
 
 
 @reported("D28", "a caption with HTML and formulas in the page of 'inspect'", "immich#5629", False)

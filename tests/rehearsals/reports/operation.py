@@ -24,7 +24,9 @@ def compiled(world: World, *settings: str, recipe: str | bytes = "", **variables
         options += ["--recipe", str(world.write("recipe.yaml", recipe))]
     target = world.folder / "compiled.yaml"
     target.unlink(missing_ok=True)
-    output = world.pipelines("compile", *options, "--revision", 40 * "a", "--output", target, **variables)
+    output = world.pipelines(
+        "compile", *options, "--revision", 40 * "a", "--output", target, **variables
+    )
     return target.read_text() if target.is_file() else output
 
 
@@ -46,9 +48,14 @@ def values_of(text: str, key: str) -> set[str]:
     return found
 
 
-@reported("M1", "rates 1e-3, 5e-05 and 1E-4 by --set", "dvc#5971, catalyst#380, spras#484", [True] * 3)
+@reported(
+    "M1", "rates 1e-3, 5e-05 and 1E-4 by --set", "dvc#5971, catalyst#380, spras#484", [True] * 3
+)
 def rates(world: World) -> Any:
-    return [str(float(text)) in values_of(compiled(world, f"{RATE}={text}"), "learning_rate") for text in RATES]
+    return [
+        str(float(text)) in values_of(compiled(world, f"{RATE}={text}"), "learning_rate")
+        for text in RATES
+    ]
 
 
 @reported("M1", "params.yaml as 'dvc exp run -S' writes it", "dvc#5971, #8466", True)
@@ -65,13 +72,16 @@ def rate_of_dvc(world: World) -> Any:
 @reported("M1", "seeds 010 (ten, as for DVC), 1_000, 0o17 and 0x1F", "dvc#5971", [True] * 4)
 def octal(world: World) -> Any:
     seeds = {"010": "10", "1_000": "1000", "0o17": "15", "0x1F": "31"}
-    return [value in values_of(compiled(world, f"seed={text}"), "seed") for text, value in seeds.items()]
+    return [
+        value in values_of(compiled(world, f"seed={text}"), "seed") for text, value in seeds.items()
+    ]
 
 
 @reported("M1", "unseen: yes, on and 1:30 as names", "dvc#5971", [True] * 3)
 def words(world: World) -> Any:
     return [
-        text in values_of(compiled(world, f"embed_collection.name={text}"), "name") for text in ("yes", "on", "1:30")
+        text in values_of(compiled(world, f"embed_collection.name={text}"), "name")
+        for text in ("yes", "on", "1:30")
     ]
 
 
@@ -80,24 +90,39 @@ def no_yaml(world: World) -> Any:
     texts = ("*x", "@team", "%x", "[{", '"\\ud83d\\ude00', "`id`")
     outputs = [compiled(world, f"register_model.model={text}") for text in texts]
     return [
-        "error: " in output and "Traceback" not in output and "register_model.model" in output for output in outputs
+        "error: " in output and "Traceback" not in output and "register_model.model" in output
+        for output in outputs
     ]
 
 
 @reported("M3", "a repeated key in a recipe: both lines", "omegaconf#1194, ruyaml#43", "line 3")
 def repeated_key(world: World) -> Any:
-    output = compiled(world, recipe="register_model:\n  model: a\nregister_model:\n  alias: other\n")
-    return output if "error: " in output and "register_model" in output else "the first section is lost"
+    output = compiled(
+        world, recipe="register_model:\n  model: a\nregister_model:\n  alias: other\n"
+    )
+    return (
+        output
+        if "error: " in output and "register_model" in output
+        else "the first section is lost"
+    )
 
 
-@reported("M3", "unseen: a repeated key in params.yaml, deep, in flow style, as a number", "ruyaml#43", [True] * 3)
+@reported(
+    "M3",
+    "unseen: a repeated key in params.yaml, deep, in flow style, as a number",
+    "ruyaml#43",
+    [True] * 3,
+)
 def repeated_keys(world: World) -> Any:
     texts = (
         "{register_model: {model: a, model: b}}",
         "a: {1: x, 1: y}",
         "? register_model\n: {}\nregister_model: {}\n",
     )
-    return ["error: " in (output := compiled(world, recipe=text)) and "Traceback" not in output for text in texts]
+    return [
+        "error: " in (output := compiled(world, recipe=text)) and "Traceback" not in output
+        for text in texts
+    ]
 
 
 @reported("M4", "a date as the name of a model", "own", True)
@@ -120,10 +145,17 @@ RECIPES: dict[str, bytes] = {
 }  # fmt: skip
 
 
-@reported("M5", "unseen: other files as a recipe", "omegaconf#1194, dvc#10984", dict.fromkeys(RECIPES, True))
+@reported(
+    "M5",
+    "unseen: other files as a recipe",
+    "omegaconf#1194, dvc#10984",
+    dict.fromkeys(RECIPES, True),
+)
 def odd_recipes(world: World) -> Any:
     outputs = {name: compiled(world, recipe=content) for name, content in RECIPES.items()}
-    return {name: "error: " in output and "Traceback" not in output for name, output in outputs.items()}
+    return {
+        name: "error: " in output and "Traceback" not in output for name, output in outputs.items()
+    }
 
 
 @reported("M6", "a recipe sets embed_collection.name only", "kubeflow/pipelines#5830", True)
@@ -134,19 +166,37 @@ def section_name(world: World) -> Any:
 NAMES = ("team/bifocal", "a:b", "it's", "", " ", 300 * "a")
 
 
-@reported("M13", "names of models that MLflow refuses", "mlflow#3322, open-metadata#31387", dict.fromkeys(NAMES, True))
+@reported(
+    "M13",
+    "names of models that MLflow refuses",
+    "mlflow#3322, open-metadata#31387",
+    dict.fromkeys(NAMES, True),
+)
 def model_names(world: World) -> Any:
     outputs = {name: compiled(world, f'register_model.model="{name}"') for name in NAMES}
-    return {name: "error: " in output and "register_model.model" in output for name, output in outputs.items()}
+    return {
+        name: "error: " in output and "register_model.model" in output
+        for name, output in outputs.items()
+    }
 
 
-@reported("M13", "aliases latest and v1; unseen: V2, LATEST, 1st, 300 letters, champion", "own", [False] * 6 + [True])
+@reported(
+    "M13",
+    "aliases latest and v1; unseen: V2, LATEST, 1st, 300 letters, champion",
+    "own",
+    [False] * 6 + [True],
+)
 def aliases(world: World) -> Any:
     names = ("latest", "v1", "V2", "LATEST", "1st", 300 * "a", "champion")
     return ["error: " not in compiled(world, f"register_model.alias={name}") for name in names]
 
 
-@reported("M18", "a placeholder of Kubeflow in a parameter", "kubeflow/pipelines#11035, #12040", [True] * 3)
+@reported(
+    "M18",
+    "a placeholder of Kubeflow in a parameter",
+    "kubeflow/pipelines#11035, #12040",
+    [True] * 3,
+)
 def placeholders(world: World) -> Any:
     texts = ("{{channel:task=;name=a;type=String;}}", "{{$}}", "{{$.inputs.parameters['seed']}}")
     seen = []
@@ -157,7 +207,12 @@ def placeholders(world: World) -> Any:
     return seen
 
 
-@reported("M19", ".inf and .nan are refused before any work", "optuna-examples#40, mlflow#1234", [True] * 4)
+@reported(
+    "M19",
+    ".inf and .nan are refused before any work",
+    "optuna-examples#40, mlflow#1234",
+    [True] * 4,
+)
 def infinite(world: World) -> Any:
     keys = (RATE, "train_embedding.phases.0.loss.temperature")
     outputs = [compiled(world, f"{key}={value}") for key in keys for value in (".inf", ".nan")]
@@ -166,21 +221,34 @@ def infinite(world: World) -> Any:
 
 @reported("M19", "unseen: 1e999, -.inf, .NaN in other numbers and lists", "optuna#2809", [True] * 3)
 def other_infinite(world: World) -> Any:
-    settings = (f"{RATE}=1e999", "prepare_dataset.max_rejected_fraction=-.inf", "train_embedding.max_grad_norm=.NaN")
+    settings = (
+        f"{RATE}=1e999",
+        "prepare_dataset.max_rejected_fraction=-.inf",
+        "train_embedding.max_grad_norm=.NaN",
+    )
     return ["error: " in compiled(world, setting) for setting in settings]
 
 
-@reported("M8", "compile without git asks for --revision", "pytorch-fcn#108", "git is not installed")
+@reported(
+    "M8", "compile without git asks for --revision", "pytorch-fcn#108", "git is not installed"
+)
 def compile_without_git(world: World) -> Any:
     shutil.copy(CHECKOUT / "params.yaml", world.folder)
     return world.pipelines("compile", "--output", "o.yaml", PATH=str(world.folder))
 
 
-@reported("M8", "a stage without git records the commit 'unknown'", "DeepFilterNet#676, chainerrl#123", True)
+@reported(
+    "M8",
+    "a stage without git records the commit 'unknown'",
+    "DeepFilterNet#676, chainerrl#123",
+    True,
+)
 def stage_without_git(world: World) -> Any:
     root = Path(world.photos("photos"))
     world.table("photos")
-    recipe = world.write("corpus.yaml", f"prepare_dataset: {{corpus: {{name: ImageFolder, root: '{root}'}}}}\n")
+    recipe = world.write(
+        "corpus.yaml", f"prepare_dataset: {{corpus: {{name: ImageFolder, root: '{root}'}}}}\n"
+    )
     options = ("prepare_dataset", "--recipe", recipe, "--params", CHECKOUT / "params.yaml")
     output = world.stage(*options, PATH=str(world.folder))
     return (world.folder / "artifacts/dataset/manifest.json").is_file() or output

@@ -52,7 +52,9 @@ def sizes(world: World, files: dict[str, bytes]) -> list[tuple[int, int]]:
 
 @reported("D3", "a fraction (-1, 0) beside orientation 6", "Pillow#8965", [TURNED])
 def fraction(world: World) -> Any:
-    block = exif_of(ORIENTED, entry(0x9201, 10, 1, struct.pack(">I", 44)), tail=struct.pack(">ii", -1, 0))
+    block = exif_of(
+        ORIENTED, entry(0x9201, 10, 1, struct.pack(">I", 44)), tail=struct.pack(">ii", -1, 0)
+    )
     return sizes(world, {"a.jpg": with_exif(block)})
 
 
@@ -63,13 +65,20 @@ def wrong_types(world: World) -> Any:
     return sizes(world, {f"{n}.jpg": with_exif(block, n) for n, block in enumerate(blocks)})
 
 
-@reported("D3", "two resolutions, undefined types, GPS 0/0, the header twice", "Pillow#3973, #4346, #8348", [TURNED])
+@reported(
+    "D3",
+    "two resolutions, undefined types, GPS 0/0, the header twice",
+    "Pillow#3973, #4346, #8348",
+    [TURNED],
+)
 def accepted_blocks(world: World) -> Any:
     zero = struct.pack(">6I", *[0] * 6)
     blocks = [
         exif_of(ORIENTED, entry(0x011A, 3, 2, struct.pack(">HH", 72, 72))),
         exif_of(ORIENTED, entry(0xC4A5, 3, 2, struct.pack(">HH", 1, 2))),
-        exif_of(ORIENTED, entry(0x8825, 4, 1, struct.pack(">I", 44)), tail=struct.pack(">H", 1) + zero),
+        exif_of(
+            ORIENTED, entry(0x8825, 4, 1, struct.pack(">I", 44)), tail=struct.pack(">H", 1) + zero
+        ),
         b"Exif\0\0" + exif_of(ORIENTED),
     ]
     return sizes(world, {f"{n}.jpg": with_exif(block, n) for n, block in enumerate(blocks)})
@@ -81,40 +90,65 @@ def large_texts(world: World) -> Any:
     short.add_text("workflow", "x" * 2**21, zip=True)
     for number in range(90):
         long.add_text(f"k{number}", os.urandom(200_000).hex(), zip=True)
-    return sizes(world, {"a.png": saved("PNG", 0, pnginfo=short), "b.png": saved("PNG", 1, pnginfo=long)})
+    return sizes(
+        world, {"a.png": saved("PNG", 0, pnginfo=short), "b.png": saved("PNG", 1, pnginfo=long)}
+    )
 
 
 @reported("D3", "a color profile of 2 MB in PNG and JPEG", "Pillow#2445, STAMP#76", [UPRIGHT])
 def large_profile(world: World) -> Any:
     profile = SRGB + os.urandom(2**21)
-    return sizes(world, {f"a.{f}": saved(f, n, icc_profile=profile) for n, f in enumerate(("PNG", "JPEG"))})
+    return sizes(
+        world, {f"a.{f}": saved(f, n, icc_profile=profile) for n, f in enumerate(("PNG", "JPEG"))}
+    )
 
 
 @reported("D3", "the same file as a query of 'bifocal search'", "Pillow#8965", "1.0000")
 def odd_query(world: World) -> Any:
-    block = exif_of(ORIENTED, entry(0x9201, 10, 1, struct.pack(">I", 44)), tail=struct.pack(">ii", -1, 0))
+    block = exif_of(
+        ORIENTED, entry(0x9201, 10, 1, struct.pack(">I", 44)), tail=struct.pack(">ii", -1, 0)
+    )
     world.write("photos/a.jpg", with_exif(block))
     world.index("photos")
     return world.bifocal("search", "photos/a.jpg", "--run", "runs/photos-index")
 
 
-@reported("D3", "unseen: XMP with an orientation only, HEIF-like 'eXIf' chunk of PNG", "immich#31617", [TURNED])
+@reported(
+    "D3",
+    "unseen: XMP with an orientation only, HEIF-like 'eXIf' chunk of PNG",
+    "immich#31617",
+    [TURNED],
+)
 def orientation_elsewhere(world: World) -> Any:
     xmp, jpeg, png = b'<x tiff:Orientation="6"/>', photo(0), saved("PNG", 1)
     head = jpeg[:2] + segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp) + jpeg[2:]
-    return sizes(world, {"a.jpg": head, "b.png": png[:33] + chunk(b"eXIf", exif_of(ORIENTED)[6:]) + png[33:]})
+    return sizes(
+        world, {"a.jpg": head, "b.png": png[:33] + chunk(b"eXIf", exif_of(ORIENTED)[6:]) + png[33:]}
+    )
 
 
-@reported("D3", "unseen: EXIF of 64 kB of noise, a table that holds itself, offsets outside", "Pillow#8348", [UPRIGHT])
+@reported(
+    "D3",
+    "unseen: EXIF of 64 kB of noise, a table that holds itself, offsets outside",
+    "Pillow#8348",
+    [UPRIGHT],
+)
 def hostile_blocks(world: World) -> Any:
     loop = exif_of(entry(0x8769, 4, 1, struct.pack(">I", 8)))
-    outside = exif_of(entry(0x010F, 2, 64, struct.pack(">I", 2**32 - 1)), entry(0x9003, 2, 20, b"\xff" * 4))
+    outside = exif_of(
+        entry(0x010F, 2, 64, struct.pack(">I", 2**32 - 1)), entry(0x9003, 2, 20, b"\xff" * 4)
+    )
     noise = b"Exif\0\0" + np.random.default_rng(0).bytes(65_000)
     blocks = [loop, outside, noise, b"Exif\0\0", b"Exif\0\0II*\0" + b"\xff" * 4]
     return sizes(world, {f"{n}.jpg": with_exif(block, n) for n, block in enumerate(blocks)})
 
 
-@reported("D3", "unseen: PNG with 1,000 text chunks, a broken zTXt, a wrong checksum of tEXt", "Pillow#8363", [UPRIGHT])
+@reported(
+    "D3",
+    "unseen: PNG with 1,000 text chunks, a broken zTXt, a wrong checksum of tEXt",
+    "Pillow#8363",
+    [UPRIGHT],
+)
 def damaged_chunks(world: World) -> Any:
     chunks = [
         1000 * chunk(b"tEXt", b"k\0v"), chunk(b"zTXt", b"k\0\0not deflated"), chunk(b"tEXt", b"k\0v", crc=1),
@@ -125,7 +159,12 @@ def damaged_chunks(world: World) -> Any:
     return sizes(world, {f"{n}.png": png[:33] + chunks[n] + png[33:] for n, png in enumerate(pngs)})
 
 
-@reported("D5", "54 and 108 megapixels are indexed", "immich#4017, pannellum#596", [(9000, 6000), (12000, 9000)])
+@reported(
+    "D5",
+    "54 and 108 megapixels are indexed",
+    "immich#4017, pannellum#596",
+    [(9000, 6000), (12000, 9000)],
+)
 def large_photographs(world: World) -> Any:
     files = {}
     for size in ((9000, 6000), (12000, 9000)):
@@ -146,7 +185,12 @@ def large_inspected(world: World) -> Any:
     return output if "[exit" not in output else "an error"
 
 
-@reported("D5", "above the limit: 'too large', and the variable that raises it", "nextcloud#31014", "too large")
+@reported(
+    "D5",
+    "above the limit: 'too large', and the variable that raises it",
+    "nextcloud#31014",
+    "too large",
+)
 def above_the_limit(world: World) -> Any:
     world.photos("photos", 2)
     file = io.BytesIO()
@@ -172,11 +216,18 @@ def turned_formats(world: World) -> Any:
     )  # fmt: skip
 
 
-@reported("D12", "a phrase has the same place in all orientations of one picture", "immich#13740", True)
+@reported(
+    "D12", "a phrase has the same place in all orientations of one picture", "immich#13740", True
+)
 def places_of_orientations(world: World) -> Any:
-    seen, turns = [], {3: 180, 6: 90, 8: 270}  # degrees against the clock that the stored pixels are turned by
+    seen, turns = (
+        [],
+        {3: 180, 6: 90, 8: 270},
+    )  # degrees against the clock that the stored pixels are turned by
     for number in (1, 3, 6, 8):
-        image = Image.open(world.shared.demo / "images" / "00003.jpg").rotate(turns.get(number, 0), expand=True)
+        image = Image.open(world.shared.demo / "images" / "00003.jpg").rotate(
+            turns.get(number, 0), expand=True
+        )
         file = io.BytesIO()
         image.save(file, "PNG", exif=exif_of(entry(0x0112, 3, 1, struct.pack(">H", number))))
         path = world.write(f"{number}.png", file.getvalue())
@@ -198,9 +249,18 @@ def dated(world: World, *blocks: tuple[tuple[int, int, bytes], ...]) -> list[dat
     return dates(world, files)
 
 
-@reported("D8", "original 0000 or blank, another date valid", "photoprism#2513, #305", [2003, 2007, 2003, 2007])
+@reported(
+    "D8",
+    "original 0000 or blank, another date valid",
+    "photoprism#2513, #305",
+    [2003, 2007, 2003, 2007],
+)
 def blank_originals(world: World) -> Any:
-    zero, blank, other = b"0000:00:00 00:00:00\0", b"    :  :     :  :  \0", b"2003:05:05 14:08:45\0"
+    zero, blank, other = (
+        b"0000:00:00 00:00:00\0",
+        b"    :  :     :  :  \0",
+        b"2003:05:05 14:08:45\0",
+    )
     changed = b"2007:02:19 10:00:00\0"
     found = dated(
         world, ((TAKEN, 2, zero), (DIGITIZED, 2, other)), ((TAKEN, 2, zero), (CHANGED, 2, changed)),
@@ -215,12 +275,19 @@ SPELLINGS = (
 )  # fmt: skip
 
 
-@reported("D8", "dates as cameras write them", "photoprism#304, immich#14824", {datetime(2013, 7, 12, 16, 54, 7)})
+@reported(
+    "D8",
+    "dates as cameras write them",
+    "photoprism#304, immich#14824",
+    {datetime(2013, 7, 12, 16, 54, 7)},
+)
 def spellings(world: World) -> Any:
     return set(dated(world, *(((TAKEN, 2, text + b"\0"),) for text in SPELLINGS)))
 
 
-@reported("D8", "24:00, no seconds, the day only, types undefined and byte", "photoprism#1179", {2013})
+@reported(
+    "D8", "24:00, no seconds, the day only, types undefined and byte", "photoprism#1179", {2013}
+)
 def odd_dates(world: World) -> Any:
     texts = (b"2013:07:12 24:00:00\0", b"2013:07:12 16:54\0", b"2013:07:12\0")
     blocks = [((TAKEN, 2, text),) for text in texts]
@@ -229,7 +296,10 @@ def odd_dates(world: World) -> Any:
 
 
 @reported(
-    "D8", "an original in the first table; February 30", "photoprism#930", [datetime(2011, 11, 11, 11, 11, 11)] * 2
+    "D8",
+    "an original in the first table; February 30",
+    "photoprism#930",
+    [datetime(2011, 11, 11, 11, 11, 11)] * 2,
 )
 def first_table(world: World) -> Any:
     text, day = b"2011:11:11 11:11:11\0", b"2015:02:30 08:09:10\0"
@@ -244,15 +314,26 @@ def no_dates(world: World) -> Any:
     return set(dated(world, *(((TAKEN, 2, text),) for text in texts)))
 
 
-@reported("D8", "1850, 1965, 0001 and 9999 are dates", "photoprism#164, #3229", [1850, 1965, 1, 9999])
+@reported(
+    "D8", "1850, 1965, 0001 and 9999 are dates", "photoprism#164, #3229", [1850, 1965, 1, 9999]
+)
 def far_years(world: World) -> Any:
-    found = dated(world, *(((TAKEN, 2, b"%04d:06:07 08:09:10\0" % year),) for year in (1850, 1965, 1, 9999)))
+    found = dated(
+        world, *(((TAKEN, 2, b"%04d:06:07 08:09:10\0" % year),) for year in (1850, 1965, 1, 9999))
+    )
     return [date and date.year for date in found]
 
 
-@reported("D8", "unseen: EXIF of PNG, WebP, TIFF and AVIF", "photoprism#2513", {datetime(2003, 5, 5, 14, 8, 45)})
+@reported(
+    "D8",
+    "unseen: EXIF of PNG, WebP, TIFF and AVIF",
+    "photoprism#2513",
+    {datetime(2003, 5, 5, 14, 8, 45)},
+)
 def dates_of_formats(world: World) -> Any:
-    block = exif_with_dates((TAKEN, 2, b"0000:00:00 00:00:00\0"), (DIGITIZED, 2, b"2003:05:05 14:08:45\0"))
+    block = exif_with_dates(
+        (TAKEN, 2, b"0000:00:00 00:00:00\0"), (DIGITIZED, 2, b"2003:05:05 14:08:45\0")
+    )
     formats = ("PNG", "WEBP", "AVIF")
     files = {f"{f}.{f}".lower(): saved(f, n, exif=block) for n, f in enumerate(formats)}
     exif = Image.Exif()
@@ -265,7 +346,9 @@ def colors_of(world: World, files: dict[str, bytes]) -> list[bool]:
     for name, content in files.items():
         world.write(f"photos/{name}", content)
     world.index("photos")
-    output = world.bifocal("search", world.folder / "photos" / next(iter(files)), "--run", "runs/photos-index")
+    output = world.bifocal(
+        "search", world.folder / "photos" / next(iter(files)), "--run", "runs/photos-index"
+    )
     return re.findall(r"photos/(\w+)", output)[:2]
 
 
@@ -284,7 +367,9 @@ def profiles(world: World) -> Any:
     return colors_of(world, files)
 
 
-@reported("D19", "unseen: the same in TIFF, WebP and AVIF", "nextcloud#22951", [["swapped", "red"]] * 3)
+@reported(
+    "D19", "unseen: the same in TIFF, WebP and AVIF", "nextcloud#22951", [["swapped", "red"]] * 3
+)
 def profiles_of_formats(world: World) -> Any:
     found = []
     for format in ("TIFF", "WEBP", "AVIF"):
@@ -297,16 +382,24 @@ def profiles_of_formats(world: World) -> Any:
     return found
 
 
-@reported("D19", "unseen: profiles of CMYK, gray and noise on RGB pixels", "photoview#1020", [UPRIGHT])
+@reported(
+    "D19", "unseen: profiles of CMYK, gray and noise on RGB pixels", "photoview#1020", [UPRIGHT]
+)
 def wrong_profiles(world: World) -> Any:
     lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
     found = (lab, b"noise", SRGB[:100], SRGB.replace(b"RGB ", b"CMYK"), b"\0" * 200)
-    return sizes(world, {f"{n}.jpg": photo(n, icc_profile=profile) for n, profile in enumerate(found)})
+    return sizes(
+        world, {f"{n}.jpg": photo(n, icc_profile=profile) for n, profile in enumerate(found)}
+    )
 
 
 @reported("D24", "odd metadata print no warning of a library", "Pillow#3973, #4346", False)
 def warnings_of_libraries(world: World) -> Any:
-    odd = exif_of(ORIENTED, entry(0x011A, 3, 2, struct.pack(">HH", 72, 72)), entry(0x02BC, 1, 6, b"\0\0\0\x99"))
+    odd = exif_of(
+        ORIENTED,
+        entry(0x011A, 3, 2, struct.pack(">HH", 72, 72)),
+        entry(0x02BC, 1, 6, b"\0\0\0\x99"),
+    )
     world.write("photos/a.jpg", with_exif(odd))
     world.write("photos/cut.jpg", photo(1)[:700])
     world.write("photos/text.jpg", "<html>404 not found</html>")

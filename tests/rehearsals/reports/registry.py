@@ -15,18 +15,34 @@ ADDRESSES = (
     "sqlite://e5.db", " sqlite:////tmp/none.db", "mysql+nodriver://user:S3cret@127.0.0.1/db",
     "postgres://user:S3cret@127.0.0.1/db", "postgresql://user:_[]:=?S3cret@127.0.0.1:5433/db",
 )  # fmt: skip
-UNSEEN = ("http://[::1", "http://user:S3cret@127.0.0.1:1", "ftp://x", "sqlite:///", "file://x", "://", "\t")
+UNSEEN = (
+    "http://[::1",
+    "http://user:S3cret@127.0.0.1:1",
+    "ftp://x",
+    "sqlite:///",
+    "file://x",
+    "://",
+    "\t",
+)
 
 
 def asked(world: World, address: str) -> str:
     """Run a command on the registry at an address. MLflow would try a database that does not answer for 100 s."""
     with mock.patch("mlflow.store.db.utils.MAX_RETRY_COUNT", 0):
         return world.pipelines(
-            "promote", "--rollback", MLFLOW_TRACKING_URI=address, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"
+            "promote",
+            "--rollback",
+            MLFLOW_TRACKING_URI=address,
+            MLFLOW_HTTP_REQUEST_MAX_RETRIES="0",
         )
 
 
-@reported("M11", "addresses of databases that no driver reads", "mlflow#7851, #3764", dict.fromkeys(ADDRESSES, True))
+@reported(
+    "M11",
+    "addresses of databases that no driver reads",
+    "mlflow#7851, #3764",
+    dict.fromkeys(ADDRESSES, True),
+)
 def addresses(world: World) -> Any:
     outputs = {address: asked(world, address) for address in ADDRESSES}
     return {
@@ -35,12 +51,24 @@ def addresses(world: World) -> Any:
     }
 
 
-PASSWORDS = ("Abc@def/S3cret", "S3cret@x", "a:S3cret", "a#S3cret", "a?S3cret", "S3cret%", "a/S3cret@b@c", "[S3cret")
+PASSWORDS = (
+    "Abc@def/S3cret",
+    "S3cret@x",
+    "a:S3cret",
+    "a#S3cret",
+    "a?S3cret",
+    "S3cret%",
+    "a/S3cret@b@c",
+    "[S3cret",
+)
 """Passwords that nobody has encoded for a URL."""
 
 
 @reported(
-    "M12", "passwords with '@', '/', '#' and others in messages", "mlflow#7851, #7465", [True] * 2 * len(PASSWORDS)
+    "M12",
+    "passwords with '@', '/', '#' and others in messages",
+    "mlflow#7851, #7465",
+    [True] * 2 * len(PASSWORDS),
 )
 def passwords(world: World) -> Any:
     outputs = [
@@ -48,7 +76,10 @@ def passwords(world: World) -> Any:
         for word in PASSWORDS
         for scheme in ("http", "postgresql")
     ]
-    return ["error: " in output and "Traceback" not in output and "S3cret" not in output for output in outputs]
+    return [
+        "error: " in output and "Traceback" not in output and "S3cret" not in output
+        for output in outputs
+    ]
 
 
 @reported("M11", "unseen: half addresses", "mlflow#2227, #2015", dict.fromkeys(UNSEEN, True))
@@ -70,7 +101,10 @@ def client_of(world: World, **variables: str) -> Iterator[Any]:
 
 
 @reported(
-    "M10", "a deleted experiment: its name, and the way out", "mlflow#2690, #24220, #6445", "mlflow experiments restore"
+    "M10",
+    "a deleted experiment: its name, and the way out",
+    "mlflow#2690, #24220, #6445",
+    "mlflow experiments restore",
 )
 def deleted_experiment(world: World) -> Any:
     with client_of(world) as client:
@@ -80,7 +114,8 @@ def deleted_experiment(world: World) -> Any:
     world.photos("photos")
     world.table("photos")
     recipe = world.write(
-        "c.yaml", f"prepare_dataset: {{corpus: {{name: ImageFolder, root: '{world.folder}/photos'}}}}\n"
+        "c.yaml",
+        f"prepare_dataset: {{corpus: {{name: ImageFolder, root: '{world.folder}/photos'}}}}\n",
     )
     return world.stage("prepare_dataset", "--recipe", recipe, "--params", CHECKOUT / "params.yaml")
 
@@ -105,7 +140,13 @@ def registered(world: World) -> None:
 
     folder = world.path("artifacts/x").parent
     write_colors(open_partial(folder / "dataset", {}), 50)
-    manifest = {"component": "prepare_dataset", "code": "c0de", "inputs": {}, "parameters": {}, "metrics": {}}
+    manifest = {
+        "component": "prepare_dataset",
+        "code": "c0de",
+        "inputs": {},
+        "parameters": {},
+        "metrics": {},
+    }
     commit(folder / "dataset.partial", folder / "dataset", manifest)
     dataset = read_dataset(folder / "dataset")
     with client_of(world) as client:
@@ -122,7 +163,10 @@ def registered(world: World) -> None:
 
 
 @reported(
-    "M14", "promote after 'mlflow gc' of the champion's run", "mlflow#3160, #17240", "has no evidence any more: its run"
+    "M14",
+    "promote after 'mlflow gc' of the champion's run",
+    "mlflow#3160, #17240",
+    "has no evidence any more: its run",
 )
 def lost_evidence(world: World) -> Any:
     registered(world)
@@ -147,20 +191,41 @@ def stage_of(world: World, checkout: Path, *options: object) -> str:
     shutil.copytree(world.photos("photos"), checkout / "photos", dirs_exist_ok=True)
     shutil.copy(world.table("photos"), checkout / "photos")
     name = str(checkout / "photos")
-    recipe = world.write("c.yaml", f"prepare_dataset: {{corpus: {{name: ImageFolder, root: '{name}'}}}}\n")
-    arguments = ["prepare_dataset", "--recipe", recipe, "--params", CHECKOUT / "params.yaml", *options]
+    recipe = world.write(
+        "c.yaml", f"prepare_dataset: {{corpus: {{name: ImageFolder, root: '{name}'}}}}\n"
+    )
+    arguments = [
+        "prepare_dataset",
+        "--recipe",
+        recipe,
+        "--params",
+        CHECKOUT / "params.yaml",
+        *options,
+    ]
     return world.stage(
-        *arguments, "--artifacts", checkout / "artifacts", MLFLOW_TRACKING_URI="", DVC_ROOT=str(checkout)
+        *arguments,
+        "--artifacts",
+        checkout / "artifacts",
+        MLFLOW_TRACKING_URI="",
+        DVC_ROOT=str(checkout),
     )
 
 
 def artifact_places(checkout: Path) -> set[str]:
     """Return the folders of the files of all runs in the database of a checkout."""
     with sqlite3.connect(checkout / "mlflow.db") as database:
-        return {place.partition("/mlruns")[0] for (place,) in database.execute("SELECT artifact_uri FROM runs")}
+        return {
+            place.partition("/mlruns")[0]
+            for (place,) in database.execute("SELECT artifact_uri FROM runs")
+        }
 
 
-@reported("M15", "a moved checkout: files below itself, none at its old place", "mlflow#3144, #12838", [True, False])
+@reported(
+    "M15",
+    "a moved checkout: files below itself, none at its old place",
+    "mlflow#3144, #12838",
+    [True, False],
+)
 def moved_checkout(world: World) -> Any:
     old, new = world.folder / "my proj", world.folder / "moved"
     old.mkdir()
@@ -174,7 +239,9 @@ def moved_checkout(world: World) -> Any:
     return [artifact_places(new) == {new.as_uri()}, old.exists()]
 
 
-@reported("M15", "a copied checkout: its files are not the original's", "mlflow#184, #7002", [True, True])
+@reported(
+    "M15", "a copied checkout: its files are not the original's", "mlflow#184, #7002", [True, True]
+)
 def copied_checkout(world: World) -> Any:
     old, new = world.folder / "orig", world.folder / "prüf 100% +x"
     old.mkdir()
@@ -185,5 +252,12 @@ def copied_checkout(world: World) -> Any:
     shutil.rmtree(new / "artifacts")
     output = stage_of(world, new)
     assert (new / "artifacts/dataset").exists(), output
-    same = [path for path in sorted(os.fspath(path) for path in old.rglob("*")) if "mlflow.db" not in path]
-    return [artifact_places(new) == {new.as_uri()}, same == [path for path in before if "mlflow.db" not in path]]
+    same = [
+        path
+        for path in sorted(os.fspath(path) for path in old.rglob("*"))
+        if "mlflow.db" not in path
+    ]
+    return [
+        artifact_places(new) == {new.as_uri()},
+        same == [path for path in before if "mlflow.db" not in path],
+    ]

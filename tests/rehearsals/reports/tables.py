@@ -25,21 +25,49 @@ def table(world: World, columns: str, row: str, **how: Any) -> World:
     return world
 
 
-OWN = ("item_id", "image_id", "path", "score", "captions", "meta.x", "deleted", "row", "width", "sha256", "folder")
+OWN = (
+    "item_id",
+    "image_id",
+    "path",
+    "score",
+    "captions",
+    "meta.x",
+    "deleted",
+    "row",
+    "width",
+    "sha256",
+    "folder",
+)
 
 
 @reported(
-    "D2", "columns item_id and image_id beside price", "mathesar#4236, refinery#1699", [["p03.jpg"], "SKU3", True]
+    "D2",
+    "columns item_id and image_id beside price",
+    "mathesar#4236, refinery#1699",
+    [["p03.jpg"], "SKU3", True],
 )
 def user_columns(world: World) -> Any:
     table(world, "image,caption,item_id,image_id,price", "{image},{caption},SKU{n},10{n},{n}.5")
     dates = world.items("photos", "meta.date").values()
-    return [found(world, {"price": 3.5}), world.items("photos", "meta.item_id")["p03.jpg"], all(dates)]
+    return [
+        found(world, {"price": 3.5}),
+        world.items("photos", "meta.item_id")["p03.jpg"],
+        all(dates),
+    ]
 
 
-@reported("D2", "unseen: further names that Bifocal uses itself, as columns and as JSON keys", "CellProfiler#358", True)
+@reported(
+    "D2",
+    "unseen: further names that Bifocal uses itself, as columns and as JSON keys",
+    "CellProfiler#358",
+    True,
+)
 def internal_names(world: World) -> Any:
-    table(world, ",".join(("image", "caption", *OWN)), "{image},{caption}," + ",".join(f"{name} {{n}}" for name in OWN))
+    table(
+        world,
+        ",".join(("image", "caption", *OWN)),
+        "{image},{caption}," + ",".join(f"{name} {{n}}" for name in OWN),
+    )
     kept = all(world.items("photos", f"meta.{name}")["p04.jpg"] == f"{name} 4" for name in OWN)
     world.photos("beside", 3)
     keys = [*OWN, "image", "text"]
@@ -49,13 +77,24 @@ def internal_names(world: World) -> Any:
     world.index("beside")
     kept = kept and all(world.items("beside", f"meta.{name}")["p01.jpg"] == "mine" for name in keys)
     kept = kept and world.captions("beside") == {"p01.jpg": ["a dog"], "p02.jpg": ["a cat"]}
-    return kept and all(world.items("beside", f"meta.{name}")["p02.jpg"] == "mine" for name in ("caption", "image"))
+    return kept and all(
+        world.items("beside", f"meta.{name}")["p02.jpg"] == "mine" for name in ("caption", "image")
+    )
 
 
-@reported("D2", "unseen: columns called meta.date, '', '😀', 'a.b', ' x ' and with a quote", "qiita#2799", True)
+@reported(
+    "D2",
+    "unseen: columns called meta.date, '', '😀', 'a.b', ' x ' and with a quote",
+    "qiita#2799",
+    True,
+)
 def odd_names(world: World) -> Any:
     names = ["meta.date", "😀", "a.b", "say hi", "__index__", "captions[0]", "$where", "min", "max"]
-    table(world, ",".join(("image", "caption", *names)), "{image},{caption}," + ",".join(["v{n}"] * len(names)))
+    table(
+        world,
+        ",".join(("image", "caption", *names)),
+        "{image},{caption}," + ",".join(["v{n}"] * len(names)),
+    )
     return all(found(world, {name: "v5"}) == ["p05.jpg"] for name in names)
 
 
@@ -69,11 +108,21 @@ def number_on_a_date(world: World) -> Any:
 
 @reported("D9", "until a day includes the day", "immich#15151, photoprism#4743", IMAGES[:6])
 def until_a_day(world: World) -> Any:
-    table(world, "image,caption,day", "{image},{caption},2020-01-{n:02}T13:00:00".replace("{n:02}", "1{n}"), count=6)
+    table(
+        world,
+        "image,caption,day",
+        "{image},{caption},2020-01-{n:02}T13:00:00".replace("{n:02}", "1{n}"),
+        count=6,
+    )
     return found(world, {"day": {"max": "2020-01-15"}})
 
 
-@reported("D11", "numbers of a CSV column in a range", "pandas#24681", ["p02.jpg", "p03.jpg", "p04.jpg", "p05.jpg"])
+@reported(
+    "D11",
+    "numbers of a CSV column in a range",
+    "pandas#24681",
+    ["p02.jpg", "p03.jpg", "p04.jpg", "p05.jpg"],
+)
 def numbers(world: World) -> Any:
     table(world, "image,caption,price", "{image},{caption},{n}.5")
     return found(world, {"price": {"min": 2.5, "max": 5.5}})
@@ -86,7 +135,10 @@ def leading_zeros(world: World) -> Any:
 
 
 @reported(
-    "D11", "unseen: numbers with gaps, signs, exponents; days; texts that look like numbers", "pandas#48712", True
+    "D11",
+    "unseen: numbers with gaps, signs, exponents; days; texts that look like numbers",
+    "pandas#48712",
+    True,
 )
 def kinds(world: World) -> Any:
     columns = {
@@ -174,12 +226,17 @@ def layouts(world: World) -> Any:
         inner.table("photos", columns, row, file=file)
         inner.index("photos")
         prefix = "Images/" if file == "captions.txt" else ""
-        seen[file] = inner.captions("photos") == {prefix + image: texts for image, texts in LISTED.items()}
+        seen[file] = inner.captions("photos") == {
+            prefix + image: texts for image, texts in LISTED.items()
+        }
     return seen
 
 
 @reported(
-    "D14", "files that 'train' does not read are named", "kohya_ss#927, gallery#404, diffusers#2099", "p00.caption"
+    "D14",
+    "files that 'train' does not read are named",
+    "kohya_ss#927, gallery#404, diffusers#2099",
+    "p00.caption",
 )
 def unread_sidecars(world: World) -> Any:
     world.photos("photos")
@@ -200,9 +257,14 @@ def unread_files(world: World) -> Any:
         inner = World(world.folder / f"{len(seen)}", world.shared)
         inner.photos("photos")
         for image in IMAGES:
-            inner.write(f"photos/{name.format(image=image)}", json.dumps([{"image": image, "caption": "a dog"}]))
+            inner.write(
+                f"photos/{name.format(image=image)}",
+                json.dumps([{"image": image, "caption": "a dog"}]),
+            )
         output = inner.train("photos")
-        seen.append(f"not read: {name.format(image=IMAGES[0])}" in output and "Traceback" not in output)
+        seen.append(
+            f"not read: {name.format(image=IMAGES[0])}" in output and "Traceback" not in output
+        )
     return seen
 
 
@@ -227,17 +289,35 @@ def foreign_table(world: World) -> Any:
     return output if "12 images can be searched" in output else "no index"
 
 
-@reported("D15", "train/ and test/ with metadata.jsonl", "datasets#6442, #7337", [24, {"train": 12, "test": 12}])
+@reported(
+    "D15",
+    "train/ and test/ with metadata.jsonl",
+    "datasets#6442, #7337",
+    [24, {"train": 12, "test": 12}],
+)
 def splits_of_folders(world: World) -> Any:
     for split in ("train", "test"):
         world.photos(f"photos/{split}")
-        world.table(f"photos/{split}", "", '{{"file_name": "{image}", "text": "{caption}"}}', file="metadata.jsonl")
+        world.table(
+            f"photos/{split}",
+            "",
+            '{{"file_name": "{image}", "text": "{caption}"}}',
+            file="metadata.jsonl",
+        )
     world.index("photos")
     splits = list(world.items("photos", "meta.split").values())
-    return [len(world.captions("photos")), {split: splits.count(split) for split in ("train", "test")}]
+    return [
+        len(world.captions("photos")),
+        {split: splits.count(split) for split in ("train", "test")},
+    ]
 
 
-@reported("D15", "a table in Windows-1252 beside an index", "own", "save the table as UTF-8, or set encoding: cp1252")
+@reported(
+    "D15",
+    "a table in Windows-1252 beside an index",
+    "own",
+    "save the table as UTF-8, or set encoding: cp1252",
+)
 def windows_table(world: World) -> Any:
     world.photos("photos")
     world.table("photos", row="{image},“smart” – {caption}", encoding="cp1252")
@@ -256,7 +336,12 @@ def windows_encoding(world: World) -> Any:
 ENCODINGS = ("utf-8-sig", "utf-16", "utf-32", "utf-16le", "gb18030", "shift_jis", "koi8-r")
 
 
-@reported("D21", "unseen: other encodings are read or are one sentence", "own", dict.fromkeys(ENCODINGS, True))
+@reported(
+    "D21",
+    "unseen: other encodings are read or are one sentence",
+    "own",
+    dict.fromkeys(ENCODINGS, True),
+)
 def encodings(world: World) -> Any:
     seen = {}
     for encoding in ENCODINGS:
@@ -264,12 +349,16 @@ def encodings(world: World) -> Any:
         inner.photos("photos")
         inner.table(
             "photos",
-            row="{image},собака 犬 {caption}" if encoding != "koi8-r" else "{image},собака {caption}",
+            row="{image},собака 犬 {caption}"
+            if encoding != "koi8-r"
+            else "{image},собака {caption}",
             encoding=encoding,
         )
         output = inner.index("photos")
         is_read = encoding in ("utf-8-sig", "utf-16")
-        seen[encoding] = len(inner.captions("photos")) == 12 if is_read else "captions: not read: " in output
+        seen[encoding] = (
+            len(inner.captions("photos")) == 12 if is_read else "captions: not read: " in output
+        )
     return seen
 
 
@@ -282,7 +371,12 @@ def upper_case(world: World) -> Any:
     return world.captions("photos")
 
 
-@reported("D6", "unseen: .Txt and .JSON beside .JPG, with marks of UTF-8, by 'inspect'", "kohya_ss#1370", "12  ")
+@reported(
+    "D6",
+    "unseen: .Txt and .JSON beside .JPG, with marks of UTF-8, by 'inspect'",
+    "kohya_ss#1370",
+    "12  ",
+)
 def mixed_case(world: World) -> Any:
     for number, image in enumerate(IMAGES):
         world.write(f"photos/{image[:3]}.JPG", photo(number))
@@ -295,12 +389,16 @@ def mixed_case(world: World) -> Any:
 
 
 @reported(
-    "D17", "names of macOS and of Linux, both with captions", "immich#17473", ["the composed one", "the decomposed one"]
+    "D17",
+    "names of macOS and of Linux, both with captions",
+    "immich#17473",
+    ["the composed one", "the decomposed one"],
 )
 def composed_twins(world: World) -> Any:
     names = {"cafe\u0301.jpg": "the decomposed one", "caf\u00e9.jpg": "the composed one"}
     world.write(
-        "photos/captions.csv", "\n".join(["image,caption", *(f"{name},{text}" for name, text in names.items())])
+        "photos/captions.csv",
+        "\n".join(["image,caption", *(f"{name},{text}" for name, text in names.items())]),
     )
     for number, name in enumerate(names):
         world.write(f"photos/{name}", photo(number))
@@ -324,7 +422,12 @@ def open_quote(world: World) -> Any:
     return world.train("photos")
 
 
-@reported("D20", "two stray quotes: a caption that holds rows is listed", "pandas#22661, turicreate#1692", [7, True])
+@reported(
+    "D20",
+    "two stray quotes: a caption that holds rows is listed",
+    "pandas#22661, turicreate#1692",
+    [7, True],
+)
 def stray_quotes(world: World) -> Any:
     world.photos("photos")
     file = world.table("photos")
@@ -336,13 +439,17 @@ def stray_quotes(world: World) -> Any:
 
 
 @reported(
-    "D11", "texts NA, null, None, 1e5 stay captions", "pandas#32084, #11839", ["NA", "null", "None", "nan", "1e5", "-"]
+    "D11",
+    "texts NA, null, None, 1e5 stay captions",
+    "pandas#32084, #11839",
+    ["NA", "null", "None", "nan", "1e5", "-"],
 )
 def missing_values(world: World) -> Any:
     texts = ["NA", "null", "None", "nan", "1e5", "-"]
     world.photos("photos", len(texts))
     world.write(
-        "photos/captions.csv", "\n".join(["image,caption", *(f"{i},{t}" for i, t in zip(IMAGES, texts, strict=False))])
+        "photos/captions.csv",
+        "\n".join(["image,caption", *(f"{i},{t}" for i, t in zip(IMAGES, texts, strict=False))]),
     )
     world.index("photos")
     return [text for texts in world.captions("photos").values() for text in texts]
@@ -357,24 +464,41 @@ def missing_values(world: World) -> Any:
 def json_captions(world: World) -> Any:
     world.photos("photos", 7)
     values: list[object] = [None, 5, True, {"raw": "a dog"}, float("nan"), "a dog", ["a", "b", 3]]
-    rows = [json.dumps({"image": image, "caption": value}) for image, value in zip(IMAGES, values, strict=False)]
+    rows = [
+        json.dumps({"image": image, "caption": value})
+        for image, value in zip(IMAGES, values, strict=False)
+    ]
     world.write("photos/captions.jsonl", "\n".join(rows))
     world.index("photos")
     return world.captions("photos")
 
 
-@reported("D20", "unseen: 200,000 columns, a row of 5 MB, a field of 2 MB", "csv-diff#41, tabview#150", True)
+@reported(
+    "D20",
+    "unseen: 200,000 columns, a row of 5 MB, a field of 2 MB",
+    "csv-diff#41, tabview#150",
+    True,
+)
 def large_tables(world: World) -> Any:
     world.photos("photos", 3)
-    world.write("photos/captions.csv", "image,caption," + ",".join(f"c{n}" for n in range(200_000)) + "\n")
+    world.write(
+        "photos/captions.csv", "image,caption," + ",".join(f"c{n}" for n in range(200_000)) + "\n"
+    )
     wide = world.index("photos")
-    world.write("photos/captions.csv", f"image,caption\np00.jpg,{'a dog ' * 400_000}\np01.jpg,a cat\n")
+    world.write(
+        "photos/captions.csv", f"image,caption\np00.jpg,{'a dog ' * 400_000}\np01.jpg,a cat\n"
+    )
     long = world.index("photos")
     texts = [text for texts in world.captions("photos").values() for text in texts]
     return "captions: not read: " in wide and "Traceback" not in wide + long and "a cat" in texts
 
 
-@reported("D11", "unseen: a date column of days, times and blanks", "pandas#24681", [datetime(2020, 1, 2), None])
+@reported(
+    "D11",
+    "unseen: a date column of days, times and blanks",
+    "pandas#24681",
+    [datetime(2020, 1, 2), None],
+)
 def blank_days(world: World) -> Any:
     world.photos("photos", 3)
     rows = ["p00.jpg,a dog,2020-01-01", "p01.jpg,a cat,2020-01-02", "p02.jpg,a boat,"]

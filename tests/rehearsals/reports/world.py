@@ -88,11 +88,20 @@ class World:
             self.write(f"{name}/p{number:02}.jpg", photo(number, side))
         return self.folder / name
 
-    def table(self, name: str, columns: str = "image,caption", row: str = "{image},{caption}", **how: Any) -> Path:
+    def table(
+        self, name: str, columns: str = "image,caption", row: str = "{image},{caption}", **how: Any
+    ) -> Path:
         """Write a table with a row for each of ``count`` photographs, by default captions.csv."""
-        file, encoding, count = how.get("file", "captions.csv"), how.get("encoding", "utf-8"), how.get("count", ROWS)
+        file, encoding, count = (
+            how.get("file", "captions.csv"),
+            how.get("encoding", "utf-8"),
+            how.get("count", ROWS),
+        )
         rows = [row.format(image=f"p{n:02}.jpg", caption=caption(n), n=n) for n in range(count)]
-        return self.write(f"{name}/{file}", "\n".join([*([columns] if columns else []), *rows, ""]).encode(encoding))
+        return self.write(
+            f"{name}/{file}",
+            "\n".join([*([columns] if columns else []), *rows, ""]).encode(encoding),
+        )
 
     def bifocal(self, *arguments: object, **variables: str) -> str:
         """Run the command ``bifocal``; return what it prints, with the code of its exit unless it is 0."""
@@ -105,14 +114,21 @@ class World:
         from pipelines.commands import main
         from runtime.process import run
 
-        return self.run(lambda: run(main, "pipelines"), "pipelines", arguments, {**self.tracking(), **variables})
+        return self.run(
+            lambda: run(main, "pipelines"), "pipelines", arguments, {**self.tracking(), **variables}
+        )
 
     def stage(self, *arguments: object, **variables: str) -> str:
         """Run ``python -m components`` likewise."""
         from components.__main__ import main
         from runtime.process import run
 
-        return self.run(lambda: run(main, "components"), "components", arguments, {**self.tracking(), **variables})
+        return self.run(
+            lambda: run(main, "components"),
+            "components",
+            arguments,
+            {**self.tracking(), **variables},
+        )
 
     def tracking(self) -> dict[str, str]:
         """Return the variable that names an MLflow store of this folder."""
@@ -120,9 +136,13 @@ class World:
             shutil.copy(self.shared.store, self.folder / "store.db")
         return {"MLFLOW_TRACKING_URI": f"sqlite:///{self.folder}/store.db"}
 
-    def run(self, main: Callable[[], object], name: str, arguments: Any, variables: Mapping[str, str]) -> str:
+    def run(
+        self, main: Callable[[], object], name: str, arguments: Any, variables: Mapping[str, str]
+    ) -> str:
         """Run a program in this process and folder."""
-        output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+        output = io.TextIOWrapper(
+            io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True
+        )
         code: object = 0
         with (
             clean_environment({"COLUMNS": "10000", **variables}), contextlib.chdir(self.folder),
@@ -145,7 +165,9 @@ class World:
 
     def items(self, name: str, column: str) -> dict[str, Any]:
         """Return a column of the collection of an indexed folder, by image."""
-        rows = pq.read_table(self.folder / f"runs/{name}-index/artifacts/collection/items.parquet").to_pylist()
+        rows = pq.read_table(
+            self.folder / f"runs/{name}-index/artifacts/collection/items.parquet"
+        ).to_pylist()
         return {row["item_id"]: row.get(column) for row in rows}
 
     def indexed(self, name: str, column: str = "item_id") -> Any:
@@ -168,11 +190,18 @@ class World:
         recipe = self.write("recipe.yaml", RECIPE)
         return self.bifocal("train", name, "--recipe", recipe, *options, **variables)
 
-    def prepare(self, reader: str, root: Path, **arguments: object) -> dict[str, list[dict[str, Any]]]:
+    def prepare(
+        self, reader: str, root: Path, **arguments: object
+    ) -> dict[str, list[dict[str, Any]]]:
         """Run the stage prepare_dataset on a published corpus; return the rows of its tables."""
-        section = {"corpus": {"name": reader, "root": str(root), **arguments}, "max_rejected_fraction": 1.0}
+        section = {
+            "corpus": {"name": reader, "root": str(root), **arguments},
+            "max_rejected_fraction": 1.0,
+        }
         recipe = self.write("corpus.yaml", yaml.safe_dump({"prepare_dataset": section}))
-        output = self.stage("prepare_dataset", "--recipe", recipe, "--params", CHECKOUT / "params.yaml")
+        output = self.stage(
+            "prepare_dataset", "--recipe", recipe, "--params", CHECKOUT / "params.yaml"
+        )
         folder = self.folder / "artifacts" / "dataset"
         assert folder.is_dir(), output
         return {path.stem: pq.read_table(path).to_pylist() for path in folder.glob("*.parquet")}
@@ -184,7 +213,11 @@ CHECKOUT = Path(__file__).parents[3]
 @contextlib.contextmanager
 def clean_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables, and remove those of a user's settings; MLflow forgets its experiment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BIFOCAL_", "MLFLOW_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BIFOCAL_", "MLFLOW_"))
+    }
     with mock.patch.dict(os.environ, {**kept, "HF_HUB_OFFLINE": "1", **variables}, clear=True):
         if "mlflow.tracking.fluent" in sys.modules:
             sys.modules["mlflow.tracking.fluent"]._active_experiment_id = None  # type: ignore[attr-defined]
@@ -195,7 +228,9 @@ def photo(number: int, side: int = 96, **options: Any) -> bytes:
     """Return a JPEG of random patches, which no other number resembles."""
     patches = np.random.default_rng(number).integers(0, 256, (6, 8, 3), np.uint8)
     file = io.BytesIO()
-    Image.fromarray(patches).resize((side * 4 // 3, side), Image.Resampling.NEAREST).save(file, "JPEG", **options)
+    Image.fromarray(patches).resize((side * 4 // 3, side), Image.Resampling.NEAREST).save(
+        file, "JPEG", **options
+    )
     return file.getvalue()
 
 
@@ -222,13 +257,17 @@ class Case:
             return shown(seen), seen == self.expected
         is_right = self.expected in seen and "Traceback (most recent" not in seen
         lines = [line for line in seen.splitlines() if line.strip()] or [""]
-        return shown(next((line for line in lines if is_right and self.expected in line), lines[-1])), is_right
+        return shown(
+            next((line for line in lines if is_right and self.expected in line), lines[-1])
+        ), is_right
 
 
 CASES: list[Case] = []
 
 
-def reported(kind: str, title: str, source: str, expected: Any) -> Callable[[Callable[[World], Any]], Any]:
+def reported(
+    kind: str, title: str, source: str, expected: Any
+) -> Callable[[Callable[[World], Any]], Any]:
     """Declare a case: a function that returns the value seen, or the text that a command prints."""
 
     def add(see: Callable[[World], Any]) -> Callable[[World], Any]:

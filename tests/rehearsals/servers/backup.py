@@ -25,7 +25,9 @@ ALIASES = {"champion": "champion", "previous": "previous"}
 pytestmark = [
     pytest.mark.real,
     pytest.mark.timeout(0),
-    pytest.mark.skipif(POSTGRES is None, reason="PostgreSQL is not installed: Debian's package postgresql-15"),
+    pytest.mark.skipif(
+        POSTGRES is None, reason="PostgreSQL is not installed: Debian's package postgresql-15"
+    ),
 ]
 
 
@@ -56,7 +58,9 @@ def promote(run: Path) -> None:
     number = register(run)
     add_release(run)
     with alias_lock("bifocal", 0):
-        make_champion(get_version_number("bifocal", number), **ALIASES, answer="yes", file="promotion/a.json")
+        make_champion(
+            get_version_number("bifocal", number), **ALIASES, answer="yes", file="promotion/a.json"
+        )
 
 
 def contents() -> dict[str, Any]:
@@ -78,14 +82,23 @@ def test_a_restored_server_has_every_version_release_and_alias(
     files, backup = tmp_path / "files", tmp_path / "backup"
     backup.mkdir()
     runs = zip("abc", (1, -1, 1), strict=True)
-    first, second, third = (write_released_run(demo, tmp_path / name, "", sign) for name, sign in runs)
+    first, second, third = (
+        write_released_run(demo, tmp_path / name, "", sign) for name, sign in runs
+    )
     path = f"{POSTGRES}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     with postgresql() as address:
-        environment = os.environ | {"DATABASE": address, "FILES": str(files), "BACKUP": str(backup), "PATH": path}
+        environment = os.environ | {
+            "DATABASE": address,
+            "FILES": str(files),
+            "BACKUP": str(backup),
+            "PATH": path,
+        }
 
         def execute(heading: str) -> None:
-            subprocess.run(["bash", "-euc", commands(heading)], env=environment, cwd=tmp_path, check=True)
+            subprocess.run(
+                ["bash", "-euc", commands(heading)], env=environment, cwd=tmp_path, check=True
+            )
 
         with tracking(tmp_path, address, monkeypatch):
             promote(first)
@@ -95,17 +108,27 @@ def test_a_restored_server_has_every_version_release_and_alias(
             promote(third)  # after the backup: it is lost
             assert contents() != kept
         shutil.rmtree(files)
-        drop = [POSTGRES / "psql", address, "--quiet", "--command", "DROP SCHEMA public CASCADE; CREATE SCHEMA public"]
+        drop = [
+            POSTGRES / "psql",
+            address,
+            "--quiet",
+            "--command",
+            "DROP SCHEMA public CASCADE; CREATE SCHEMA public",
+        ]
         subprocess.run(drop, check=True, stderr=subprocess.DEVNULL)
         execute("Restore")
         with tracking(tmp_path, address, monkeypatch):
             assert contents() == kept
             for number, run in ((1, first), (2, second)):
                 version = get_version_number("bifocal", number)
-                _, release = download_release(version, read_digest(version), tmp_path / f"release-{number}")
+                _, release = download_release(
+                    version, read_digest(version), tmp_path / f"release-{number}"
+                )
                 for file in sorted((run / "artifacts/collection").rglob("*")):
                     if file.is_file() and file.name != "manifest.json":
-                        copy = release / "collection" / file.relative_to(run / "artifacts/collection")
+                        copy = (
+                            release / "collection" / file.relative_to(run / "artifacts/collection")
+                        )
                         assert copy.read_bytes() == file.read_bytes(), file
             # The registry goes on: a promotion of the next version, and a rollback.
             promote(third)

@@ -31,7 +31,9 @@ FOLDER = "s3://bucket/canary"
 pytestmark = [
     pytest.mark.real,
     pytest.mark.timeout(0),
-    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: Debian's package nginx-light"),
+    pytest.mark.skipif(
+        shutil.which("nginx") is None, reason="nginx is not installed: Debian's package nginx-light"
+    ),
 ]
 
 
@@ -90,7 +92,14 @@ def test_counts_of_two_replicas_and_of_a_killed_one_decide(
         add_release(run)
     (tmp_path / "registration.json").write_text(json.dumps({"model": "bifocal", "version": 2}))
     (tmp_path / "out").mkdir()
-    options = ("--model", "models:/bifocal@champion", "--canary", "models:/bifocal@candidate", "--share", SHARE)
+    options = (
+        "--model",
+        "models:/bifocal@champion",
+        "--canary",
+        "models:/bifocal@candidate",
+        "--share",
+        SHARE,
+    )
     replicas = [Server(free_port(), tmp_path / f"{name}.log", *options) for name in ("one", "two")]
     params = CanaryParams(
         seed=1,
@@ -109,7 +118,9 @@ def test_counts_of_two_replicas_and_of_a_killed_one_decide(
         with nginx(tmp_path, [replica.port for replica in replicas]) as port:
             clients = Clients(port)
             step = threading.Thread(
-                target=lambda: outputs.update(module.run(params, registration=tmp_path, canary=tmp_path / "out"))
+                target=lambda: outputs.update(
+                    module.run(params, registration=tmp_path, canary=tmp_path / "out")
+                )
             )
             clients.start()
             step.start()
@@ -141,4 +152,7 @@ def test_counts_of_two_replicas_and_of_a_killed_one_decide(
     assert sum(counted.values()) <= clients.answers.total()
     # The counts of the killed process were kept.
     assert len(Storage().listing(FOLDER)) == 3
-    assert mlflow.MlflowClient().get_model_version("bifocal", "2").tags["promotion.online"] == "promote"
+    assert (
+        mlflow.MlflowClient().get_model_version("bifocal", "2").tags["promotion.online"]
+        == "promote"
+    )

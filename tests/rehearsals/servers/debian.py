@@ -26,12 +26,36 @@ def postgresql() -> Iterator[str]:
         shutil.chown(folder, "postgres", "postgres")
 
     def call(name: str, *options: object) -> None:
-        subprocess.run([*user, POSTGRES / name, *map(str, options)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*user, POSTGRES / name, *map(str, options)],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     try:
-        call("initdb", "--pgdata", folder / "data", "--auth", "trust", "--username", "mlflow", "--no-sync")
+        call(
+            "initdb",
+            "--pgdata",
+            folder / "data",
+            "--auth",
+            "trust",
+            "--username",
+            "mlflow",
+            "--no-sync",
+        )
         settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder} -c fsync=off"
-        call("pg_ctl", "--pgdata", folder / "data", "--wait", "--options", settings, "--log", folder / "log", "start")
+        call(
+            "pg_ctl",
+            "--pgdata",
+            folder / "data",
+            "--wait",
+            "--options",
+            settings,
+            "--log",
+            folder / "log",
+            "start",
+        )
         call("createdb", "--host", "127.0.0.1", "--port", port, "--username", "mlflow", "mlflow")
         yield f"postgresql://mlflow@127.0.0.1:{port}/mlflow"
     finally:
@@ -43,7 +67,9 @@ def postgresql() -> Iterator[str]:
 def nginx(folder: Path, ports: Sequence[int]) -> Iterator[int]:
     """Yield the port of a proxy that sends a client, by its header ``bifocal-client``, to one of the ``ports``."""
     port = free_port()
-    servers = "".join(f"server 127.0.0.1:{upstream} max_fails=1 fail_timeout=1s; " for upstream in ports)
+    servers = "".join(
+        f"server 127.0.0.1:{upstream} max_fails=1 fail_timeout=1s; " for upstream in ports
+    )
     (folder / "nginx.conf").write_text(f"""
 daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log; worker_processes 1;
 events {{}}
@@ -60,7 +86,9 @@ http {{
   }}
 }}
 """)
-    process = subprocess.Popen(["nginx", "-c", folder / "nginx.conf", "-p", folder], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        ["nginx", "-c", folder / "nginx.conf", "-p", folder], stderr=subprocess.DEVNULL
+    )
     try:
         deadline = time.monotonic() + SECONDS
         while not (folder / "nginx.pid").is_file():

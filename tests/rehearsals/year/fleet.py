@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from tests.bifocal.serving.server import ADMIN_KEY, JSON, Server
 from tests.mlflow_server import free_port, start_server, stop_server, wait_for_server
 
-OPTIONS = ("--model", "models:/bifocal@champion", "--canary", "models:/bifocal@candidate", "--share", 0.5, "--poll", 2)
+OPTIONS = (
+    "--model",
+    "models:/bifocal@champion",
+    "--canary",
+    "models:/bifocal@candidate",
+    "--share",
+    0.5,
+    "--poll",
+    2,
+)
 CLIENTS, K, PAUSE, SECONDS = 60, 5, 0.05, 900
 LAG = 10.0
 """Seconds until every replica has read a deletion from the registry."""
@@ -38,7 +47,9 @@ class Truth:
         """Name the items that the release of every replica has."""
         self._everywhere = list(items), np.stack([self.vectors[item] for item in items])
 
-    def fault(self, query: NDArray[np.float32], results: Sequence[dict[str, Any]], asked: float) -> str | None:
+    def fault(
+        self, query: NDArray[np.float32], results: Sequence[dict[str, Any]], asked: float
+    ) -> str | None:
         """Return what is wrong with the results of a query that was asked at a time; None if nothing is."""
         found = {result["id"]: result["score"] for result in results}
         if len(found) != K or list(found.values()) != sorted(found.values(), reverse=True):
@@ -46,11 +57,18 @@ class Truth:
         for item, score in found.items():
             if asked > self.deleted.get(item, asked) + LAG:
                 return f"the deleted item {item} returned"
-            if item not in self.vectors or abs(score - float(self.vectors[item] @ query)) > TOLERANCE:
+            if (
+                item not in self.vectors
+                or abs(score - float(self.vectors[item] @ query)) > TOLERANCE
+            ):
                 return f"{item} has the score {score}"
         items, matrix = self._everywhere
         scores = matrix @ query
-        best = [row for row in np.argsort(-scores)[: K + len(self.deleted)] if items[row] not in self.deleted]
+        best = [
+            row
+            for row in np.argsort(-scores)[: K + len(self.deleted)]
+            if items[row] not in self.deleted
+        ]
         missing = min(found.values()) < scores[best[K - 1]] - TOLERANCE
         return f"a better item than {min(found.values())} is missing" if missing else None
 
@@ -58,7 +76,9 @@ class Truth:
 class Clients(threading.Thread):
     """Clients that search through the proxy, one after another, and check each answer."""
 
-    def __init__(self, port: int, truth: Truth, queries: Sequence[str], vectors: NDArray[np.float32]) -> None:
+    def __init__(
+        self, port: int, truth: Truth, queries: Sequence[str], vectors: NDArray[np.float32]
+    ) -> None:
         super().__init__(daemon=True)
         self.port, self.truth, self.queries, self.vectors = port, truth, queries, vectors
         self.answers, self.faults, self.stopped = 0, list[str](), threading.Event()
@@ -99,7 +119,9 @@ class Clients(threading.Thread):
         """Delete an item through the proxy; return the status."""
         self.truth.deleted[item] = inf  # from now on, answers may have it or not
         connection = HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        connection.request("DELETE", f"/api/v1/item?id={item}", headers={"authorization": f"Bearer {ADMIN_KEY}"})
+        connection.request(
+            "DELETE", f"/api/v1/item?id={item}", headers={"authorization": f"Bearer {ADMIN_KEY}"}
+        )
         answer = connection.getresponse()
         answer.read()
         connection.close()
@@ -130,7 +152,9 @@ class Replicas:
     """Two processes of the service."""
 
     def __init__(self, folder: Path) -> None:
-        self.servers = [Server(free_port(), folder / f"{name}.log", *OPTIONS) for name in ("one", "two")]
+        self.servers = [
+            Server(free_port(), folder / f"{name}.log", *OPTIONS) for name in ("one", "two")
+        ]
 
     def start(self) -> None:
         """Start both, and wait until both answer."""
@@ -151,7 +175,11 @@ class Replicas:
 
     def wait_for_comparison(self) -> None:
         """Wait until both compare the candidate."""
-        _wait(lambda: all('"running"' in _answer(server, "/api/v1/comparison") for server in self.servers))
+        _wait(
+            lambda: all(
+                '"running"' in _answer(server, "/api/v1/comparison") for server in self.servers
+            )
+        )
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -104,20 +104,31 @@ class Run:
             writer.add(Item(item, item, f"{row:064d}", 128, 128), self.sign * vectors[item])
         writer.finish({})
         (self.folder / INDEX).mkdir()
-        index_of_collection(Collection.open(self.folder / COLLECTION), None).write(self.folder / INDEX)
+        index_of_collection(Collection.open(self.folder / COLLECTION), None).write(
+            self.folder / INDEX
+        )
         add_release(self.folder)
         return self.digest
 
     def promote(self) -> None:
         """Make this version the champion."""
         with alias_lock("bifocal", 60):
-            make_champion(get_version_number("bifocal", self.number), **ALIASES, answer="yes", file="promotion/w.json")
+            make_champion(
+                get_version_number("bifocal", self.number),
+                **ALIASES,
+                answer="yes",
+                file="promotion/w.json",
+            )
 
     def promote_and_die(self) -> None:
         """Make this version the champion in a process that is killed in between."""
-        done = subprocess.run([sys.executable, "-c", KILLED, str(self.number)], cwd=ROOT, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(self.number)], cwd=ROOT, check=False
+        )
         assert done.returncode == -9
-        remove_lock("bifocal")  # as 'promote --unlock' does; otherwise the lock is free after three minutes
+        remove_lock(
+            "bifocal"
+        )  # as 'promote --unlock' does; otherwise the lock is free after three minutes
 
 
 def train(demo: TrainedModel, folder: Path, week: int) -> Run:
@@ -131,7 +142,9 @@ def train(demo: TrainedModel, folder: Path, week: int) -> Run:
     graph = onnx.load(folder / ONNX / "text_encoder.onnx")
     graph.doc_string = f"week {week}"
     onnx.save(graph, folder / ONNX / "text_encoder.onnx")
-    write_json(folder / ONNX / "manifest.json", {"schema_version": 1, "files": hash_files(folder / ONNX)})
+    write_json(
+        folder / ONNX / "manifest.json", {"schema_version": 1, "files": hash_files(folder / ONNX)}
+    )
     return Run(folder, sign, register(folder))
 
 
@@ -146,7 +159,9 @@ def clean(folder: Path, week: int) -> None:
     write_json(folder / "resources.yaml", {"checkpoints": "s3://bucket/checkpoints"})
     options = ["--delete", "--resources", str(folder / "resources.yaml")]
     with patch("components.cluster.clean.datetime") as clock:
-        clock.now.return_value = datetime.combine(FIRST_DAY + timedelta(days=DAYS * week), time(), UTC)
+        clock.now.return_value = datetime.combine(
+            FIRST_DAY + timedelta(days=DAYS * week), time(), UTC
+        )
         done = CliRunner().invoke(clean_command, options, catch_exceptions=False)
     assert done.exit_code == 0, done.output
 
@@ -160,7 +175,9 @@ def monitor(run: Run, folder: Path, queries: Sequence[Path]) -> Monitor:
 
 def sizes(*folders: Path) -> int:
     """Return the bytes of the files below folders."""
-    return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+    return sum(
+        path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def captions(demo: TrainedModel) -> tuple[list[str], NDArray[np.float32]]:

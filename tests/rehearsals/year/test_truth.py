@@ -15,7 +15,12 @@ NAMES = [f"item-{number}" for number in range(K + 2)]
 def truth() -> Truth:
     """Items whose scores fall, of which the last one is not everywhere yet."""
     angles = np.linspace(0, 1, len(NAMES))
-    truth = Truth({name: np.array([np.cos(a), np.sin(a)], np.float32) for name, a in zip(NAMES, angles, strict=True)})
+    truth = Truth(
+        {
+            name: np.array([np.cos(a), np.sin(a)], np.float32)
+            for name, a in zip(NAMES, angles, strict=True)
+        }
+    )
     truth.set_everywhere(NAMES[:-1])
     return truth
 

@@ -29,10 +29,22 @@ from tests.rehearsals.servers.backup import commands
 from tests.rehearsals.servers.debian import POSTGRES
 from tests.rehearsals.year import operation
 from tests.rehearsals.year.fleet import Clients, Registry, Replicas, Truth, retried
-from tests.rehearsals.year.operation import ALBUM, ALBUMS, DAYS, FIRST_ALBUMS, FIRST_DAY, Archive, Run
+from tests.rehearsals.year.operation import (
+    ALBUM,
+    ALBUMS,
+    DAYS,
+    FIRST_ALBUMS,
+    FIRST_DAY,
+    Archive,
+    Run,
+)
 
 SEARCHES, REFERENCE_QUERIES = 200, 120
-KILLED_REPLICA, KILLED_REGISTRY, KILLED_PROMOTION = range(3, 53, 6), range(4, 53, 24), range(6, 53, 25)
+KILLED_REPLICA, KILLED_REGISTRY, KILLED_PROMOTION = (
+    range(3, 53, 6),
+    range(4, 53, 24),
+    range(6, 53, 25),
+)
 ROLLBACK, CANARY, RESTORE = range(5, 53, 12), range(2, 53, 20), (7,)
 RULE = {"searches": 150, "min_searches": 50, "error_rate": 0.05, "max_rises": {"errors": 0.1, "nothing_found": 0.1},
         "max_drops": {}, "max_ratios": {}}  # fmt: skip
@@ -43,7 +55,11 @@ class Year:
 
     def __init__(self, folder: Path, demo: TrainedModel, database: str) -> None:
         self.folder, self.demo, self.database = folder, demo, database
-        self.truth, self.registry, self.replicas = Truth(), Registry(folder, database), Replicas(folder)
+        self.truth, self.registry, self.replicas = (
+            Truth(),
+            Registry(folder, database),
+            Replicas(folder),
+        )
         self.archive = Archive(demo, self.truth)
         self.texts, self.vectors = operation.captions(demo)
         self.events: dict[str, list[int]] = {}
@@ -61,9 +77,9 @@ class Year:
         self.champion.promote()
         self.replicas.start()
         self.loaded()
-        operation.monitor(self.champion, self.folder / "monitoring", [self._queries(0)]).write_reference(
-            FIRST_DAY, DAYS
-        )
+        operation.monitor(
+            self.champion, self.folder / "monitoring", [self._queries(0)]
+        ).write_reference(FIRST_DAY, DAYS)
 
     def loaded(self) -> None:
         """Wait until both replicas have the champion's release; from now on, an answer has all of its images."""
@@ -94,15 +110,17 @@ class Year:
         self.loaded()
         if week in ROLLBACK:
             self._rollback(week)
-        found = operation.monitor(self.champion, self.folder / "monitoring", [self._queries(week)]).compare(
-            self._day(week), DAYS
-        )
+        found = operation.monitor(
+            self.champion, self.folder / "monitoring", [self._queries(week)]
+        ).compare(self._day(week), DAYS)
         if crossed := [finding.name for finding in found.crossed]:
             self.alarms[week] = crossed
         operation.clean(self.folder, week)
         clients.wait_for(first + SEARCHES)
         self.disk[week] = self._disk()
-        log_line(f"week {week}: {clients.answers} answers, {len(clients.faults)} wrong, disk {self.disk[week]}")
+        log_line(
+            f"week {week}: {clients.answers} answers, {len(clients.faults)} wrong, disk {self.disk[week]}"
+        )
 
     def _promotion(self, week: int) -> None:
         new = operation.train(self.demo, self.folder / f"run-{week}", week)
@@ -124,7 +142,9 @@ class Year:
         self.replicas.wait_for_comparison()
         folder = self.folder / f"canary-{week}"
         folder.mkdir()
-        (folder / "registration.json").write_text(json.dumps({"model": "bifocal", "version": new.number}))
+        (folder / "registration.json").write_text(
+            json.dumps({"model": "bifocal", "version": new.number})
+        )
         services = [f"http://127.0.0.1:{server.port}" for server in self.replicas.servers]
         params = CanaryParams(
             seed=1, rule=RULE, services=services, folder=f"s3://bucket/canary-{week}", hours=0.5, champion="champion",
@@ -150,12 +170,21 @@ class Year:
         backup, files = self.folder / "backup", self.folder / "files"
         backup.mkdir()
         assert POSTGRES is not None
-        path = f"{POSTGRES}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        places = {"DATABASE": self.database, "FILES": str(files), "BACKUP": str(backup), "PATH": path}
+        path = (
+            f"{POSTGRES}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        )
+        places = {
+            "DATABASE": self.database,
+            "FILES": str(files),
+            "BACKUP": str(backup),
+            "PATH": path,
+        }
 
         def execute(heading: str) -> None:
             environment = os.environ | places
-            subprocess.run(["bash", "-euc", commands(heading)], env=environment, cwd=self.folder, check=True)
+            subprocess.run(
+                ["bash", "-euc", commands(heading)], env=environment, cwd=self.folder, check=True
+            )
 
         execute("Backup")
         self.archive.add(f"lost-{week:02d}", ALBUMS)
@@ -176,10 +205,20 @@ class Year:
     def _disk(self) -> dict[str, int]:
         """Return the bytes of releases, of MLflow's other files, which are the models, and of the database."""
         assert POSTGRES is not None
-        query = [POSTGRES / "psql", self.database, "--tuples-only", "--command", "SELECT pg_database_size('mlflow')"]
+        query = [
+            POSTGRES / "psql",
+            self.database,
+            "--tuples-only",
+            "--command",
+            "SELECT pg_database_size('mlflow')",
+        ]
         releases = operation.sizes(*self.folder.glob("files/*/*/artifacts/releases"))
         models = operation.sizes(self.folder / "files") - releases
-        return {"releases": releases, "models": models, "database": int(subprocess.check_output(query))}
+        return {
+            "releases": releases,
+            "models": models,
+            "database": int(subprocess.check_output(query)),
+        }
 
     def _event(self, name: str, week: int) -> None:
         self.events.setdefault(name, []).append(week)

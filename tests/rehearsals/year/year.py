@@ -23,8 +23,12 @@ WEEKS, WEEK_8 = int(os.environ.get("WEEKS", "52")), 8
 pytestmark = [
     pytest.mark.real,
     pytest.mark.timeout(0),
-    pytest.mark.skipif(POSTGRES is None, reason="PostgreSQL is not installed: Debian's package postgresql-15"),
-    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed: Debian's package nginx-light"),
+    pytest.mark.skipif(
+        POSTGRES is None, reason="PostgreSQL is not installed: Debian's package postgresql-15"
+    ),
+    pytest.mark.skipif(
+        shutil.which("nginx") is None, reason="nginx is not installed: Debian's package nginx-light"
+    ),
 ]
 
 
@@ -32,7 +36,10 @@ def bars(state: Year, clients: Clients) -> Iterator[tuple[str, object, bool]]:
     """Yield each measured value with its bar, and whether it is met."""
     last, eighth = state.disk[max(state.disk)], state.disk[min(WEEK_8, max(state.disk))]
     ratios = {name: round(last[name] / eighth[name], 2) for name in last}
-    least, whole = (10_000 if WEEKS == 52 else SEARCHES * WEEKS), sum(last.values()) / sum(eighth.values())
+    least, whole = (
+        (10_000 if WEEKS == 52 else SEARCHES * WEEKS),
+        sum(last.values()) / sum(eighth.values()),
+    )
     returned = sum("deleted" in fault for fault in clients.faults)
     yield f"answers, at least {least:,}", clients.answers, clients.answers >= least
     yield "failed or wrong answers, at most 0", len(clients.faults), not clients.faults
@@ -56,7 +63,9 @@ def year(
         stack.callback(year.registry.kill)
         stack.callback(year.replicas.kill)
         year.start()
-        port = stack.enter_context(nginx(tmp_path, [server.port for server in year.replicas.servers]))
+        port = stack.enter_context(
+            nginx(tmp_path, [server.port for server in year.replicas.servers])
+        )
         clients = Clients(port, year.truth, year.texts, year.vectors)
         clients.start()
         yield year, clients

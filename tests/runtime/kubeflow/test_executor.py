@@ -20,11 +20,21 @@ TOY = Component(name="toy", summary="", image="cpu", params=Params, outputs=("to
 def message(folder: Path) -> dict[str, Any]:
     return {
         "inputs": {
-            "parameterValues": {"parameters": '{"seed":1,"toy":{"rate":0.5}}', "code": "abc", "shard": "1/2"},
-            "artifacts": {"dataset": {"artifacts": [{"name": "dataset", "uri": "s3://bucket/dataset"}]}},
+            "parameterValues": {
+                "parameters": '{"seed":1,"toy":{"rate":0.5}}',
+                "code": "abc",
+                "shard": "1/2",
+            },
+            "artifacts": {
+                "dataset": {"artifacts": [{"name": "dataset", "uri": "s3://bucket/dataset"}]}
+            },
         },
         "outputs": {
-            "artifacts": {"toys": {"artifacts": [{"name": "toys", "uri": str(folder / "toys"), "metadata": {}}]}},
+            "artifacts": {
+                "toys": {
+                    "artifacts": [{"name": "toys", "uri": str(folder / "toys"), "metadata": {}}]
+                }
+            },
             "outputFile": str(folder / "out" / "executor_output.json"),
         },
     }
@@ -49,7 +59,10 @@ def written(parsed: ExecutorInput) -> dict[str, Any]:
     """Return the ExecutorOutput as the launcher reads it, by the JSON rules of protobuf."""
     text = parsed.output_file.read_text()
     output = json_format.Parse(text, pipeline_spec_pb2.ExecutorOutput())
-    return {name: entry["artifacts"][0] for name, entry in json_format.MessageToDict(output)["artifacts"].items()}
+    return {
+        name: entry["artifacts"][0]
+        for name, entry in json_format.MessageToDict(output)["artifacts"].items()
+    }
 
 
 def test_executor_output_has_metrics_and_hash_of_each_artifact(tmp_path: Path) -> None:
@@ -64,7 +77,11 @@ def test_executor_output_has_metrics_and_hash_of_each_artifact(tmp_path: Path) -
 def test_outputs_that_the_component_does_not_declare_are_ignored(tmp_path: Path) -> None:
     write_toys(tmp_path)
     given = message(tmp_path)
-    logs = {"name": "executor-logs", "uri": "minio://mlpipeline/run/executor-logs-0", "metadata": {}}
+    logs = {
+        "name": "executor-logs",
+        "uri": "minio://mlpipeline/run/executor-logs-0",
+        "metadata": {},
+    }
     given["outputs"]["artifacts"]["executor-logs"] = {"artifacts": [logs]}
     parsed = ExecutorInput.parse(json.dumps(given))
     parsed.write_output(TOY, {})
@@ -102,16 +119,23 @@ def test_output_parameters_are_text_files(tmp_path: Path) -> None:
 
 def test_a_declared_output_that_the_message_lacks_is_an_error(tmp_path: Path) -> None:
     parsed = ExecutorInput.parse(json.dumps(message(tmp_path)))
-    with pytest.raises(ValueError, match="toy: --executor-input has no output 'games': compile the pipeline again"):
+    with pytest.raises(
+        ValueError, match="toy: --executor-input has no output 'games': compile the pipeline again"
+    ):
         parsed.write_output(replace(TOY, outputs=("games",)), {})
 
 
-@pytest.mark.parametrize("text", ["no JSON", "{}", '{"inputs": {"parameterValues": {}}, "outputs": {}}', "[1]"])
+@pytest.mark.parametrize(
+    "text", ["no JSON", "{}", '{"inputs": {"parameterValues": {}}, "outputs": {}}', "[1]"]
+)
 def test_other_text_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="expected Kubeflow's JSON with 'inputs' and 'outputs'"):
         ExecutorInput.parse(text)
 
 
 def test_other_code_than_the_compiled_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"toy: the pipeline was compiled from code abc, this is .*: build the image"):
+    with pytest.raises(
+        ValueError,
+        match=r"toy: the pipeline was compiled from code abc, this is .*: build the image",
+    ):
         run_from_executor_input(TOY, json.dumps(message(tmp_path)))

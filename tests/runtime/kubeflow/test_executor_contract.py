@@ -31,10 +31,22 @@ def message(folder: Path) -> dict[str, Any]:
     """Return the ExecutorInput of a task with every kind of output that the project has."""
     titles = {"toys": "Dataset", "scores": "Metrics", "page": "HTML", "executor-logs": "Artifact"}
     outputs = {
-        name: {"artifacts": [{"name": name, "uri": str(folder / name), "type": {"schemaTitle": f"system.{title}"}}]}
+        name: {
+            "artifacts": [
+                {
+                    "name": name,
+                    "uri": str(folder / name),
+                    "type": {"schemaTitle": f"system.{title}"},
+                }
+            ]
+        }
         for name, title in titles.items()
     }
-    dataset = {"name": "7", "uri": "minio://mlpipeline/v2/artifacts/toys/run/make/dataset", "metadata": {"count": 1}}
+    dataset = {
+        "name": "7",
+        "uri": "minio://mlpipeline/v2/artifacts/toys/run/make/dataset",
+        "metadata": {"count": 1},
+    }
     parsed = {
         "inputs": {
             "parameterValues": {"parameters": '{"seed":1,"toy":{}}', "code": "abc", "shard": "1/2"},
@@ -46,7 +58,9 @@ def message(folder: Path) -> dict[str, Any]:
             "outputFile": str(folder / "task" / "output_metadata.json"),
         },
     }
-    return json_format.MessageToDict(json_format.ParseDict(parsed, pipeline_spec_pb2.ExecutorInput()))
+    return json_format.MessageToDict(
+        json_format.ParseDict(parsed, pipeline_spec_pb2.ExecutorInput())
+    )
 
 
 def answer_of_kfp(given: dict[str, Any], sha256: str) -> dict[str, Any]:
@@ -61,7 +75,9 @@ def answer_of_kfp(given: dict[str, Any], sha256: str) -> dict[str, Any]:
         scores: dsl.Output[dsl.Metrics],
         page: dsl.Output[dsl.HTML],
     ) -> Outputs:
-        seen.update(parameters=parameters, code=code, shard=shard, dataset=dataset.path, toys=toys.path)
+        seen.update(
+            parameters=parameters, code=code, shard=shard, dataset=dataset.path, toys=toys.path
+        )
         toys.metadata.update(METRICS, sha256=sha256)
         for name, value in METRICS.items():
             scores.log_metric(name, value)
@@ -96,7 +112,11 @@ def collected(given: dict[str, Any]) -> dict[str, Any]:
         if name not in parameters:
             parameters[name] = Path(entry["outputFile"]).read_text()
     # The launcher ignores an answer for the log (launcher_v2.go:804).
-    entries = {name: entry["artifacts"][0] for name, entry in output["artifacts"].items() if name != "executor-logs"}
+    entries = {
+        name: entry["artifacts"][0]
+        for name, entry in output["artifacts"].items()
+        if name != "executor-logs"
+    }
     merged = {name: (entry["uri"], entry.get("metadata", {})) for name, entry in entries.items()}
     return {"artifacts": merged, "parameters": parameters}
 
@@ -114,7 +134,10 @@ def test_answers_are_equal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("uri", ["minio://bucket/a/b", "s3://bucket/a/b", "gs://bucket/a/b"])
 def test_artifacts_are_at_the_paths_of_kfp(uri: str) -> None:
     given = {
-        "inputs": {"parameterValues": {"parameters": "{}"}, "artifacts": {"a": {"artifacts": [{"uri": uri}]}}},
+        "inputs": {
+            "parameterValues": {"parameters": "{}"},
+            "artifacts": {"a": {"artifacts": [{"uri": uri}]}},
+        },
         "outputs": {"outputFile": "/tmp/output_metadata.json"},
     }
     assert str(ExecutorInput.parse(json.dumps(given)).inputs["a"]) == dsl.Artifact(uri=uri).path

@@ -21,7 +21,12 @@ JOB: dict[str, Any] = {
     "values": {"seed": 1, "train_embedding": {"epochs": 2}},
     "code": "abc",
     "processes": 2,
-    "secrets": {"bifocal-mlflow": {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}},
+    "secrets": {
+        "bifocal-mlflow": {
+            "username": "MLFLOW_TRACKING_USERNAME",
+            "password": "MLFLOW_TRACKING_PASSWORD",
+        }
+    },
 }
 
 
@@ -33,7 +38,9 @@ def write_artifact(folder: Path, name: str) -> Path:
 
 
 @pytest.fixture
-def commands(tmp_path: Path, s3: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
+def commands(
+    tmp_path: Path, s3: None, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[list[str], dict[str, str]]]:
     """Commands that the node runs, with their environments; each writes a model."""
     started: list[tuple[list[str], dict[str, str]]] = []
 
@@ -54,7 +61,10 @@ def commands(tmp_path: Path, s3: None, monkeypatch: pytest.MonkeyPatch) -> list[
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_every_node_runs_torchrun_and_the_first_uploads_the_model(
-    tmp_path: Path, commands: list[tuple[list[str], dict[str, str]]], monkeypatch: pytest.MonkeyPatch, rank: str
+    tmp_path: Path,
+    commands: list[tuple[list[str], dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    rank: str,
 ) -> None:
     (tmp_path / "secrets" / "bifocal-mlflow").mkdir(parents=True)
     (tmp_path / "secrets" / "bifocal-mlflow" / "username").write_text("ann\n")
@@ -70,7 +80,11 @@ def test_every_node_runs_torchrun_and_the_first_uploads_the_model(
     assert message.outputs == {"embedding": tmp_path / "node" / "embedding"}
     assert environment["MLFLOW_TRACKING_USERNAME"] == "ann"
     assert environment["BIFOCAL_CHECKPOINTS"] == "s3://bucket/job/checkpoints"
-    stored = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="job/embedding").get("KeyCount", 0)
+    stored = (
+        boto3.client("s3")
+        .list_objects_v2(Bucket="bucket", Prefix="job/embedding")
+        .get("KeyCount", 0)
+    )
     assert (stored > 0) == (rank == "0")
 
 
@@ -93,7 +107,9 @@ def test_node_passes_sigterm_on_to_the_training() -> None:
         f"import os; sys.exit(node._torchrun(1, [{training!r}], os.environ))"
     )
     root = Path(node.__file__).parents[3]
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     os.kill(process.pid, signal.SIGTERM)

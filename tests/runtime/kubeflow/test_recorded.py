@@ -29,4 +29,11 @@ def test_recorded_messages_are_parsed() -> None:
         assert "executor-logs" in parsed.outputs
         assert "seed" in parsed.values
         tasks.add(task)
-    assert tasks > {"fingerprint", "train-embedding", "register-model", "find-changes", "promote-2", "notify"}
+    assert tasks > {
+        "fingerprint",
+        "train-embedding",
+        "register-model",
+        "find-changes",
+        "promote-2",
+        "notify",
+    }

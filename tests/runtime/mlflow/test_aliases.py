@@ -57,7 +57,12 @@ def promote(number: int) -> None:
     with alias_lock(MODEL, 0):
         champion = get_version(MODEL, "champion")
         if champion is None or champion.number != number:
-            make_champion(get_version_number(MODEL, number), **ALIASES, answer="yes", file="promotion/against.json")
+            make_champion(
+                get_version_number(MODEL, number),
+                **ALIASES,
+                answer="yes",
+                file="promotion/against.json",
+            )
 
 
 def undo() -> None:
@@ -66,8 +71,12 @@ def undo() -> None:
 
 
 def state() -> State:
-    numbers = (version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES)
-    vetoed = frozenset(number for number in (1, 2, 3) if VETO in version_tags(get_version_number(MODEL, number)))
+    numbers = (
+        version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES
+    )
+    vetoed = frozenset(
+        number for number in (1, 2, 3) if VETO in version_tags(get_version_number(MODEL, number))
+    )
     return (*numbers, vetoed)  # type: ignore[return-value]
 
 
@@ -75,7 +84,11 @@ def expected(before: State, command: int) -> State:
     """Return the state after a promotion of the version ``command``, or after a rollback for 0."""
     champion, previous, vetoed = before
     if command == 0:
-        return before if champion is None or previous is None else (previous, None, vetoed | {champion})
+        return (
+            before
+            if champion is None or previous is None
+            else (previous, None, vetoed | {champion})
+        )
     return before if command == champion else (command, champion or previous, vetoed - {command})
 
 
@@ -87,7 +100,9 @@ def run(command: int) -> None:
             undo()
 
 
-def test_killed_promotions_and_rollbacks_are_finished_or_left_out(kill_at: Callable[[int], None]) -> None:
+def test_killed_promotions_and_rollbacks_are_finished_or_left_out(
+    kill_at: Callable[[int], None],
+) -> None:
     """The review of commit 097c66e: a rollback after a killed promotion vetoed the live champion."""
     random, before, outcomes = np.random.default_rng(1), state(), set[str]()
     for _ in range(STEPS):
@@ -120,19 +135,35 @@ def test_a_plan_is_dropped_if_a_user_moved_an_alias_since(kill_at: Callable[[int
     assert state() == (2, 3, frozenset())
 
 
-def test_a_champion_that_is_the_previous_version_is_not_rolled_back(kill_at: Callable[[int], None]) -> None:
+def test_a_champion_that_is_the_previous_version_is_not_rolled_back(
+    kill_at: Callable[[int], None],
+) -> None:
     for alias in ALIASES:
         mlflow.MlflowClient().set_registered_model_alias(MODEL, alias, "2")
-    with pytest.raises(ValueError, match="the champion, version 2, of moved has the alias 'previous': there is no"):
+    with pytest.raises(
+        ValueError, match="the champion, version 2, of moved has the alias 'previous': there is no"
+    ):
         undo()
     assert state() == (2, 2, frozenset())
 
 
-FOREIGN = {"moves": {"champion": [1, 3]}, "version": 3, "tags": {"promotion": "yes", VETO: None}, "file": "p/x.json"}
-DAMAGED = ("not json", "[]", "{}", json.dumps({**FOREIGN, "moves": {"champion": [1, 9]}, "version": 9}))
+FOREIGN = {
+    "moves": {"champion": [1, 3]},
+    "version": 3,
+    "tags": {"promotion": "yes", VETO: None},
+    "file": "p/x.json",
+}
+DAMAGED = (
+    "not json",
+    "[]",
+    "{}",
+    json.dumps({**FOREIGN, "moves": {"champion": [1, 9]}, "version": 9}),
+)
 
 
-@pytest.mark.parametrize("plan", [json.dumps(FOREIGN), json.dumps({**FOREIGN, "entries": {}}), *DAMAGED[:2]])
+@pytest.mark.parametrize(
+    "plan", [json.dumps(FOREIGN), json.dumps({**FOREIGN, "entries": {}}), *DAMAGED[:2]]
+)
 def test_a_plan_in_a_tag_is_refused_named_and_removable(
     kill_at: Callable[[int], None], capsys: pytest.CaptureFixture[str], plan: str
 ) -> None:
@@ -145,7 +176,10 @@ def test_a_plan_in_a_tag_is_refused_named_and_removable(
     undo()
     assert state() == (2, None, frozenset({1, 3}))
     error = capsys.readouterr().err
-    assert f"the tag {PLAN_TAG} of moved is refused: a plan is a parameter of the run 'promotions of moved'" in error
+    assert (
+        f"the tag {PLAN_TAG} of moved is refused: a plan is a parameter of the run 'promotions of moved'"
+        in error
+    )
     assert "'python -m pipelines promote --unlock' deletes the tag" in error
     assert unlock(MODEL) == f"the tag {PLAN_TAG}"
     with pytest.raises(ValueError, match="nobody holds the promotion lock of moved"):
@@ -164,8 +198,13 @@ def test_damaged_plans_and_plans_of_deleted_versions_are_dropped(
         log_record(MODEL, "plan", plan)
     mlflow.MlflowClient().delete_model_version(MODEL, "3")
     promote(2)
-    assert capsys.readouterr().err.count("or versions were deleted: nothing is done") == len(DAMAGED) + 1
-    assert [version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES] == [2, 1]
+    assert (
+        capsys.readouterr().err.count("or versions were deleted: nothing is done")
+        == len(DAMAGED) + 1
+    )
+    assert [
+        version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES
+    ] == [2, 1]
 
 
 @given(st.text() | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))

@@ -25,8 +25,12 @@ def test_a_database_whose_creation_was_killed_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mlflow_store: str
 ) -> None:
     def stop(config: Config, revision: str) -> None:
-        with sqlite3.connect(str(config.get_main_option("sqlalchemy.url")).removeprefix("sqlite:///")) as database:
-            database.execute("CREATE TABLE _alembic_tmp_experiments (a)")  # as a migration that is killed leaves it
+        with sqlite3.connect(
+            str(config.get_main_option("sqlalchemy.url")).removeprefix("sqlite:///")
+        ) as database:
+            database.execute(
+                "CREATE TABLE _alembic_tmp_experiments (a)"
+            )  # as a migration that is killed leaves it
         raise KeyboardInterrupt
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/new/mlflow.db")
@@ -49,9 +53,13 @@ class ServerOfABucket(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         type(self).asked.append(self.path)
         if self.path.endswith("/server-info"):
-            answer = json.dumps({"multipart_downloads_enabled": True, "multipart_uploads_enabled": True})
+            answer = json.dumps(
+                {"multipart_downloads_enabled": True, "multipart_uploads_enabled": True}
+            )
         elif "/presigned/" in self.path:
-            answer = json.dumps({"url": "http://127.0.0.1:9/bucket/file.txt", "headers": {}, "file_size": 7})
+            answer = json.dumps(
+                {"url": "http://127.0.0.1:9/bucket/file.txt", "headers": {}, "file_size": 7}
+            )
         else:
             answer = json.dumps({"files": []}) if "?path=" in self.path else "content"
         self._answer(answer)
@@ -74,7 +82,9 @@ class ServerOfABucket(BaseHTTPRequestHandler):
 @contextmanager
 def server_of_a_bucket() -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (ServerOfABucket,), {"asked": asked}))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (ServerOfABucket,), {"asked": asked})
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
@@ -83,16 +93,26 @@ def server_of_a_bucket() -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
-def test_files_of_a_server_do_not_come_from_its_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_server_do_not_come_from_its_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE.name, "1")
     with server_of_a_bucket() as (address, asked):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         connect()
         folder = "mlflow-artifacts:/1/2/artifacts"
-        file = Path(mlflow.artifacts.download_artifacts(f"{folder}/file.txt", dst_path=str(tmp_path)))
+        file = Path(
+            mlflow.artifacts.download_artifacts(f"{folder}/file.txt", dst_path=str(tmp_path))
+        )
         assert file.read_text() == "content"
-        mlflow.store.artifact.artifact_repository_registry.get_artifact_repository(folder).log_artifact(str(file))
-    files = [path for path in asked if "/api/2.0/mlflow-artifacts/artifacts/1/2/artifacts/file.txt" in path]
+        mlflow.store.artifact.artifact_repository_registry.get_artifact_repository(
+            folder
+        ).log_artifact(str(file))
+    files = [
+        path
+        for path in asked
+        if "/api/2.0/mlflow-artifacts/artifacts/1/2/artifacts/file.txt" in path
+    ]
     assert len(files) == 2
     assert not any("/presigned/" in path or "/mpu/" in path for path in asked)
 
@@ -128,7 +148,9 @@ def slow_server() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_slow_store_fails_no_upload(slow_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_store_fails_no_upload(
+    slow_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert runtime.mlflow.connection is not None
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -153,17 +175,23 @@ def test_a_slow_store_fails_no_upload(slow_server: str, tmp_path: Path, monkeypa
         "postgresql://user:_[]:=?S3cret@127.0.0.1:5433/db",
     ],
 )
-def test_an_address_that_no_driver_reads_names_the_variable(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_no_driver_reads_names_the_variable(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     with pytest.raises(OSError, match="MLFLOW_TRACKING_URI") as caught:
         connect()
     assert "S3cret" not in str(caught.value)
 
 
-def test_a_deleted_experiment_names_itself_and_the_way_out(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_experiment_names_itself_and_the_way_out(
+    mlflow_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = connect()
     client.delete_experiment(experiment_id(client))
-    with pytest.raises(OSError, match="the experiment 'bifocal' of MLflow was deleted: restore it by 'mlflow exper"):
+    with pytest.raises(
+        OSError, match="the experiment 'bifocal' of MLflow was deleted: restore it by 'mlflow exper"
+    ):
         experiment_id(client)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "another")
     number = experiment_id(client)
@@ -174,7 +202,10 @@ def test_a_deleted_experiment_names_itself_and_the_way_out(mlflow_store: str, mo
 
 @pytest.mark.parametrize("move", [shutil.move, shutil.copytree])
 def test_a_moved_or_copied_checkout_has_its_files_below_itself(
-    move: Callable[[Path, Path], object], empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    move: Callable[[Path, Path], object],
+    empty_mlflow_store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
@@ -200,5 +231,8 @@ def test_a_moved_or_copied_checkout_has_its_files_below_itself(
     shutil.rmtree(new / "mlruns")
     monkeypatch.setenv("DVC_ROOT", str(shutil.copytree(new, tmp_path / "third")))
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    with pytest.raises(OSError, match=r"third/mlflow\.db belongs to another checkout, which has its files at file:/"):
+    with pytest.raises(
+        OSError,
+        match=r"third/mlflow\.db belongs to another checkout, which has its files at file:/",
+    ):
         connect()

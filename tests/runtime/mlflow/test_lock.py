@@ -36,12 +36,18 @@ def test_second_process_waits_and_then_names_the_holder(
 ) -> None:
     with (
         promotion_lock(MODEL, timeout=0),
-        pytest.raises(OSError, match=rf"was not released within 0\.5 s: {ME} holds it\. .*--unlock"),
+        pytest.raises(
+            OSError, match=rf"was not released within 0\.5 s: {ME} holds it\. .*--unlock"
+        ),
         promotion_lock(MODEL, timeout=0.5),
     ):
         pass
     # A server of an earlier test may report a closed connection meanwhile.
-    assert re.search(rf"^waiting for the promotion lock, held by {ME}, at most 0\.5 s$", capsys.readouterr().err, re.M)
+    assert re.search(
+        rf"^waiting for the promotion lock, held by {ME}, at most 0\.5 s$",
+        capsys.readouterr().err,
+        re.M,
+    )
     with promotion_lock(MODEL, timeout=0):
         move_alias(MODEL, "champion", 1)
 
@@ -51,10 +57,15 @@ def test_registry_lists_the_model_alone_while_the_lock_is_held(client: mlflow.Ml
         assert [model.name for model in client.search_registered_models()] == [MODEL]
 
 
-def test_holder_whose_lock_was_removed_moves_no_alias_and_keeps_the_next_lock(client: mlflow.MlflowClient) -> None:
+def test_holder_whose_lock_was_removed_moves_no_alias_and_keeps_the_next_lock(
+    client: mlflow.MlflowClient,
+) -> None:
     with promotion_lock(MODEL, timeout=0):
         assert re.fullmatch(ME, remove_lock(MODEL))
-        with pytest.raises(ValueError, match=r"nobody holds the promotion lock of locked: no promotion is running or"):
+        with pytest.raises(
+            ValueError,
+            match=r"nobody holds the promotion lock of locked: no promotion is running or",
+        ):
             remove_lock(MODEL)
         with pytest.raises(OSError, match="this process lost the promotion lock"):
             move_alias(MODEL, "champion", 1)
@@ -62,7 +73,9 @@ def test_holder_whose_lock_was_removed_moves_no_alias_and_keeps_the_next_lock(cl
         run_id = lock.lock_run(client, MODEL)
         assert run_id is not None
         number = lock._acquire(client, run_id, MODEL, timeout=0)
-    assert re.fullmatch(ME, remove_lock(MODEL)), "the first holder must not release the lock of the next one"
+    assert re.fullmatch(ME, remove_lock(MODEL)), (
+        "the first holder must not release the lock of the next one"
+    )
     assert number == 2
 
 
@@ -112,7 +125,9 @@ def test_one_of_five_processes_is_inside(mlflow_server: int, tmp_path: Path) -> 
     client = register_version(mlflow.MlflowClient(address, address))
     environment = {**os.environ, "MLFLOW_TRACKING_URI": address, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROCESSES, MODEL]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     (run,) = client.search_runs(["0"], f"attributes.run_name = 'promotions of {MODEL}'")
     assert len([name for name in run.data.params if name.startswith("released")]) == 5
@@ -136,7 +151,10 @@ def test_the_lock_outlives_each_run_that_a_user_deletes(
     assert "lost" not in capsys.readouterr().err
     with promotion_lock(MODEL, timeout=0):
         move_alias(MODEL, "champion", 2)
-    assert "warning: MLflow lost the run with the promotions and deletions of locked" in capsys.readouterr().err
+    assert (
+        "warning: MLflow lost the run with the promotions and deletions of locked"
+        in capsys.readouterr().err
+    )
     second = lock.lock_run(client, MODEL)
     assert second is not None
     lose_run(second)

@@ -42,7 +42,9 @@ for child in children:
 
 
 @pytest.fixture
-def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def server(
+    mlflow_server: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> str:
     """Address of the server; each test has an experiment of its own."""
     address = f"http://127.0.0.1:{mlflow_server}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
@@ -51,20 +53,32 @@ def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch, request: pytest.
     monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
     monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", request.node.name)
-    for name in ("KFP_RUN_ID", "MLFLOW_RUN_ID", "KFP_MLFLOW_CONFIG", "BIFOCAL_MLFLOW_UI", "BIFOCAL_KFP_UI"):
+    for name in (
+        "KFP_RUN_ID",
+        "MLFLOW_RUN_ID",
+        "KFP_MLFLOW_CONFIG",
+        "BIFOCAL_MLFLOW_UI",
+        "BIFOCAL_KFP_UI",
+    ):
         monkeypatch.delenv(name, raising=False)
     return address
 
 
 def runs() -> tuple[list[Run], list[Run]]:
     """Return the parents and the stages of the test's experiment, newest first."""
-    found = mlflow.search_runs(experiment_names=[os.environ["MLFLOW_EXPERIMENT_NAME"]], output_format="list")
+    found = mlflow.search_runs(
+        experiment_names=[os.environ["MLFLOW_EXPERIMENT_NAME"]], output_format="list"
+    )
     parents = [run for run in found if PIPELINE_TAG in run.data.tags]
     return parents, [run for run in found if run not in parents]
 
 
-def test_stages_that_start_at_once_have_one_parent_with_the_status_of_the_whole(server: str) -> None:
-    done = subprocess.run([sys.executable, "-c", STAGES], cwd=ROOT, capture_output=True, text=True, check=False)
+def test_stages_that_start_at_once_have_one_parent_with_the_status_of_the_whole(
+    server: str,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STAGES], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     (parent,), stages = runs()
     assert [stage.data.tags[PARENT_TAG] for stage in stages] == 2 * [parent.info.run_id]
@@ -89,7 +103,10 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     (parent,), (stage,) = runs()
     assert stage.data.tags[PARENT_TAG] == parent.info.run_id == first.run_id
     for run in (parent, stage):
-        assert (run.data.tags["kfp.pipeline_run_id"], run.data.tags["kfp.pipeline_run_url"]) == ("run-1", page)
+        assert (run.data.tags["kfp.pipeline_run_id"], run.data.tags["kfp.pipeline_run_url"]) == (
+            "run-1",
+            page,
+        )
     assert parent.info.status == "RUNNING"
     assert page in parent.data.tags["mlflow.note.content"]
     mlflow.MlflowClient().update_run(stage.info.run_id, status="RUNNING")  # its pod was evicted
@@ -110,7 +127,9 @@ def test_pipeline_runs_of_one_commit_and_parameters_have_their_own_parents(
         with stage_run("toy", VALUES, {}):
             pass
     parents, stages = runs()
-    assert [stage.data.tags[PARENT_TAG] for stage in stages] == [parent.info.run_id for parent in parents]
+    assert [stage.data.tags[PARENT_TAG] for stage in stages] == [
+        parent.info.run_id for parent in parents
+    ]
 
 
 def test_stage_without_its_parent_is_tracked_and_reported(
@@ -125,7 +144,12 @@ def test_stage_without_its_parent_is_tracked_and_reported(
 
 def plugin_environment(server: str, experiment: str, parent: str, task: str) -> Mapping[str, str]:
     """Return what Kubeflow's plugin sets in a step (backend/src/v2/common/plugins/mlflow/handler.go:149)."""
-    config = {"endpoint": server, "parentRunId": parent, "experimentId": experiment, "authType": "none"}
+    config = {
+        "endpoint": server,
+        "parentRunId": parent,
+        "experimentId": experiment,
+        "authType": "none",
+    }
     return {
         "KFP_MLFLOW_CONFIG": json.dumps({**config, "timeout": "30s", "injectUserEnvVars": True}),
         "MLFLOW_RUN_ID": task,
@@ -141,7 +165,9 @@ def test_kubeflows_mlflow_plugin_owns_the_parent_and_the_runs_of_the_steps(
     client = mlflow.MlflowClient(server)
     experiment = client.create_experiment(os.environ["MLFLOW_EXPERIMENT_NAME"])
     # As the API server and the driver create them: apiserver/plugins/mlflow/handler.go:128, v2/.../handler.go:71.
-    parent = client.create_run(experiment, run_name="bifocal 2026", tags={"kfp.pipeline_run_id": "run-1"}).info.run_id
+    parent = client.create_run(
+        experiment, run_name="bifocal 2026", tags={"kfp.pipeline_run_id": "run-1"}
+    ).info.run_id
     tasks = {
         name: client.create_run(experiment, run_name=name, tags={PARENT_TAG: parent}).info.run_id
         for name in ("fingerprint", "toy", "notify")
@@ -156,9 +182,16 @@ def test_kubeflows_mlflow_plugin_owns_the_parent_and_the_runs_of_the_steps(
                 mlflow.log_metric("loss", 0.5)
         else:
             end_pipeline_run("run-1", True)
-    assert {run.info.run_id for run in client.search_runs([experiment])} == {parent, *tasks.values()}
+    assert {run.info.run_id for run in client.search_runs([experiment])} == {
+        parent,
+        *tasks.values(),
+    }
     toy = client.get_run(tasks["toy"])
-    assert (toy.info.status, toy.data.tags["code"], toy.data.metrics["loss"]) == ("FINISHED", "c0de", 0.5)
+    assert (toy.info.status, toy.data.tags["code"], toy.data.metrics["loss"]) == (
+        "FINISHED",
+        "c0de",
+        0.5,
+    )
     assert client.get_run(parent).info.status == "RUNNING"  # the API server ends it
 
 

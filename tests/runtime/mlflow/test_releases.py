@@ -18,7 +18,9 @@ def register(name: str) -> None:
     client.create_model_version(name, run.info.artifact_uri, run.info.run_id)
 
 
-def test_single_deletions_are_read_from_the_list_of_files(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_deletions_are_read_from_the_list_of_files(
+    mlflow_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     register("bifocal")
     reader, writer = RegistryDeletions("bifocal"), RegistryDeletions("bifocal")
     for item_id in IDS:

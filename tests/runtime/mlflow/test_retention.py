@@ -29,7 +29,11 @@ def client(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def version(client: MlflowClient, **tags: str) -> str:
     run = client.create_run(client.create_experiment(f"e{random.random()}")).info
-    return str(client.create_model_version(MODEL, f"runs:/{run.run_id}/model", run.run_id, tags=tags).version)
+    return str(
+        client.create_model_version(
+            MODEL, f"runs:/{run.run_id}/model", run.run_id, tags=tags
+        ).version
+    )
 
 
 def model_version(client: MlflowClient, onnx: str, **tags: str) -> str:
@@ -65,7 +69,9 @@ def release(client: MlflowClient, number: str, digest: str) -> None:
 
 def files(client: MlflowClient, number: str) -> set[str]:
     run_id = client.get_model_version(MODEL, number).run_id
-    return {entry.path.removeprefix("releases/") for entry in client.list_artifacts(run_id, "releases")}
+    return {
+        entry.path.removeprefix("releases/") for entry in client.list_artifacts(run_id, "releases")
+    }
 
 
 def test_releases_without_need_are_deleted_some_days_later(client: MlflowClient) -> None:
@@ -102,7 +108,9 @@ def test_a_release_that_is_needed_again_is_not_due(client: MlflowClient) -> None
     delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=20), DAYS)
     delete_previous_files(MODEL, NEWEST, NOW + timedelta(days=30), DAYS)
     assert (files(client, first), files(client, waiting)) == (set(), {"waiting"})
-    assert RELEASE_TAG not in client.get_model_version(MODEL, first).tags, "no service loads a deleted release"
+    assert RELEASE_TAG not in client.get_model_version(MODEL, first).tags, (
+        "no service loads a deleted release"
+    )
 
 
 def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay(
@@ -110,14 +118,21 @@ def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay
 ) -> None:
     numbers = [model_version(client, f"onnx-{row}", promotion="no") for row in range(3)]
     numbers.append(model_version(client, "waiting", promotion="accepted"))
-    numbers += [version(client, promotion="no"), model_version(client, "newest")]  # one that bifocal did not register
-    client.log_text(client.get_model_version(MODEL, numbers[4]).run_id, "of a user", "model/MLmodel")
+    numbers += [
+        version(client, promotion="no"),
+        model_version(client, "newest"),
+    ]  # one that bifocal did not register
+    client.log_text(
+        client.get_model_version(MODEL, numbers[4]).run_id, "of a user", "model/MLmodel"
+    )
     run_id = client.get_model_version(MODEL, numbers[2]).run_id
     client.log_text(run_id, "{}", f"{EVALUATION_DIR}/metrics.json")
     client.log_metric(run_id, "recall", 0.5)
     client.set_registered_model_alias(MODEL, "champion", numbers[0])
     client.copy_model_version(f"models:/{MODEL}/{numbers[1]}", "production")
-    assert [str(found) for found in previous_files(MODEL, NEWEST)] == [f"model of version {numbers[2]}"]
+    assert [str(found) for found in previous_files(MODEL, NEWEST)] == [
+        f"model of version {numbers[2]}"
+    ]
     assert previous_files(MODEL, NEWEST)[0].size() == len("onnx-2")
     assert lineage(MODEL, NEWEST) == {"onnx-0", "waiting", "newest"}
     assert delete_previous_files(MODEL, NEWEST, NOW, DAYS) == []
@@ -126,11 +141,17 @@ def test_models_without_need_are_deleted_some_days_later_and_their_versions_stay
     assert previous_files(MODEL, NEWEST) == []
     assert models(client, numbers) == [*numbers[:2], *numbers[3:]]
     kept = client.get_model_version(MODEL, numbers[2])
-    assert kept.tags == {ONNX_TAG: "onnx-2", "promotion": "no", DELETED_TAG: (NOW + timedelta(days=3)).isoformat()}
+    assert kept.tags == {
+        ONNX_TAG: "onnx-2",
+        "promotion": "no",
+        DELETED_TAG: (NOW + timedelta(days=3)).isoformat(),
+    }
     assert client.get_run(run_id).data.metrics == {"recall": 0.5}
     assert [entry.path for entry in client.list_artifacts(run_id)] == [EVALUATION_DIR]
     listed = list[str]()
-    monkeypatch.setattr(MlflowClient, "list_artifacts", lambda self, run_id, *_: listed.append(run_id) or [])
+    monkeypatch.setattr(
+        MlflowClient, "list_artifacts", lambda self, run_id, *_: listed.append(run_id) or []
+    )
     assert previous_files(MODEL, NEWEST) == []
     assert len(listed) == len(numbers) - 1, "a version without files needs no request"
     assert run_id not in listed
@@ -142,7 +163,10 @@ def test_a_version_without_its_model_says_so(client: MlflowClient, tmp_path: Pat
     clean_twice(NOW)
     found = get_version_number(MODEL, int(number))
     for read in (found.download_graphs, found.graph_files, lambda _: read_digest(found)):
-        with pytest.raises(FileNotFoundError, match=f"version {number} of kept was deleted by .* clean' on 2026-01-04"):
+        with pytest.raises(
+            FileNotFoundError,
+            match=f"version {number} of kept was deleted by .* clean' on 2026-01-04",
+        ):
             read(tmp_path)
 
 
@@ -216,11 +240,18 @@ def test_random_moves_and_killed_deletions_lose_no_file_of_an_alias(
             release(client, generator.choice(numbers[-2:]), f"{step:03d}-refreshed")
         elif action == "alias":
             number = generator.choice(numbers[-3:])
-            if DELETED_TAG not in (tags := client.get_model_version(MODEL, number).tags) and RELEASE_TAG in tags:
-                client.set_registered_model_alias(MODEL, generator.choice(["champion", "previous"]), number)
+            if (
+                DELETED_TAG not in (tags := client.get_model_version(MODEL, number).tags)
+                and RELEASE_TAG in tags
+            ):
+                client.set_registered_model_alias(
+                    MODEL, generator.choice(["champion", "previous"]), number
+                )
         else:
             with monkeypatch.context() as patch:
-                if action == "killed":  # after the tag of the release or of the version, before the files are deleted
+                if (
+                    action == "killed"
+                ):  # after the tag of the release or of the version, before the files are deleted
                     patch.setattr(retention, "get_artifact_repository", killed)
                 with suppress(KeyboardInterrupt):
                     delete_previous_files(MODEL, NEWEST, now, DAYS)
@@ -230,12 +261,17 @@ def test_random_moves_and_killed_deletions_lose_no_file_of_an_alias(
             assert digest in files(client, number)
             assert models(client, [number]), "the model of a version with an alias"
             run_id = client.get_model_version(MODEL, number).run_id
-            assert mlflow.artifacts.load_text(f"runs:/{run_id}/releases/{digest}/release.json") == digest
+            assert (
+                mlflow.artifacts.load_text(f"runs:/{run_id}/releases/{digest}/release.json")
+                == digest
+            )
     for _ in range(2):
         delete_previous_files(MODEL, NEWEST, now, DAYS)
         now += timedelta(days=4)
     aliases = set(client.get_registered_model(MODEL).aliases.values())
     assert sum(len(files(client, number)) for number in numbers) <= len(aliases) + NEWEST
     assert set(models(client, numbers)) == {*map(str, aliases), numbers[-1]}
-    deleted = [number for number in numbers if DELETED_TAG in client.get_model_version(MODEL, number).tags]
+    deleted = [
+        number for number in numbers if DELETED_TAG in client.get_model_version(MODEL, number).tags
+    ]
     assert sorted([*deleted, *models(client, numbers)], key=int) == numbers

@@ -38,7 +38,11 @@ class Server:
 
 def make_queue(server: Server) -> RetryQueue:
     return RetryQueue(
-        "server", lambda error: isinstance(error, OSError), DELAY, clock=lambda: server.now, sleep=server.sleep
+        "server",
+        lambda error: isinstance(error, OSError),
+        DELAY,
+        clock=lambda: server.now,
+        sleep=server.sleep,
     )
 
 
@@ -98,7 +102,11 @@ def store(mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def artifact(folder: Path, name: str) -> Path:
     partial = artifacts.open_partial(folder / name, {})
     (partial / "data.txt").write_text(name)
-    manifest = {"component": "prepare_dataset", "parameters": {"corpus": "Toy"}, "metrics": {"images": 7}}
+    manifest = {
+        "component": "prepare_dataset",
+        "parameters": {"corpus": "Toy"},
+        "metrics": {"images": 7},
+    }
     artifacts.commit(partial, folder / name, manifest)
     return folder / name
 
@@ -109,7 +117,9 @@ def test_runs_name_their_datasets_by_the_hash_of_the_artifact(store: str, tmp_pa
         log_datasets(inputs, "toy")
     digest = artifacts.artifact_hash(inputs["dataset"])[:36]
     (run,) = mlflow.search_runs(
-        experiment_names=["bifocal"], filter_string=f"dataset.digest = '{digest}'", output_format="list"
+        experiment_names=["bifocal"],
+        filter_string=f"dataset.digest = '{digest}'",
+        output_format="list",
     )
     logged = {entry.dataset.name: entry for entry in run.inputs.dataset_inputs}
     assert set(logged) == {"dataset", "features"}
@@ -118,18 +128,24 @@ def test_runs_name_their_datasets_by_the_hash_of_the_artifact(store: str, tmp_pa
     assert [tag.value for tag in logged["dataset"].tags] == ["toy"]
 
 
-def test_system_metrics_are_an_option_of_the_environment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_metrics_are_an_option_of_the_environment(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "1")
     with stage_run("toy", VALUES, {}):
         time.sleep(0.5)
-    runs = mlflow.search_runs(experiment_names=["bifocal"], filter_string="tags.stage = 'toy'", output_format="list")
+    runs = mlflow.search_runs(
+        experiment_names=["bifocal"], filter_string="tags.stage = 'toy'", output_format="list"
+    )
     assert "system/cpu_utilization_percentage" in runs[0].data.metrics
 
 
 def test_keys_that_mlflow_refuses_are_logged_under_names_that_it_accepts(store: str) -> None:
-    with stage_run("toy", {"seed": 1, "toy": {"factors": {"a*": 1.0}, "k" * 300: 1, "größe": 2}}, {}):
+    with stage_run(
+        "toy", {"seed": 1, "toy": {"factors": {"a*": 1.0}, "k" * 300: 1, "größe": 2}}, {}
+    ):
         log_metrics({"acc%": 1.0, "R@1": 2.0})
     found = {"experiment_names": ["bifocal"], "filter_string": "tags.stage = 'toy'"}
     (run, *_) = mlflow.search_runs(**found, output_format="list")

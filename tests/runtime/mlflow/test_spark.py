@@ -23,7 +23,9 @@ def photograph(value: int) -> bytes:
 def test_broken_images_are_rows_with_a_reason(demo: TrainedModel) -> None:
     model = PyfuncErrors(open_model(demo.directory / ONNX))
     images = [photograph(0), photograph(50)[:-40], photograph(100), None, photograph(200)]
-    batch = pa.RecordBatch.from_pydict({"key": list(range(5)), "image": pa.array(images, pa.binary())})
+    batch = pa.RecordBatch.from_pydict(
+        {"key": list(range(5)), "image": pa.array(images, pa.binary())}
+    )
     (found,) = embedding_of(lambda: model, ["image"], ["key"])(iter([batch]))
     assert found.schema.names == ["key", "embedding", "embedding_error"]
     rows = found.to_pylist()
@@ -31,7 +33,9 @@ def test_broken_images_are_rows_with_a_reason(demo: TrainedModel) -> None:
     assert [row["embedding_error"] is None for row in rows] == [True, False, True, False, True]
     assert "image" in rows[1]["embedding_error"]
     good = demo.encode_image([Image.open(io.BytesIO(photograph(value))) for value in (0, 100, 200)])
-    np.testing.assert_allclose([row["embedding"] for row in rows if row["embedding"]], good, atol=1e-5)
+    np.testing.assert_allclose(
+        [row["embedding"] for row in rows if row["embedding"]], good, atol=1e-5
+    )
 
 
 def test_a_batch_of_broken_rows_only_has_no_embedding(demo: TrainedModel) -> None:

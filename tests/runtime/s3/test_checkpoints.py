@@ -35,17 +35,25 @@ def copies(s3: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MINUTES, "0")
 
 
-def test_killed_stage_resumes_on_another_machine(copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_stage_resumes_on_another_machine(
+    copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as without_s3:
         without_s3.delenv(FOLDER)
         assert train(tmp_path / "whole") == EPOCHS * STEPS
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.s3.toy_training", tmp_path / "pod1"], capture_output=True, timeout=120
+        [sys.executable, "-m", "tests.runtime.s3.toy_training", tmp_path / "pod1"],
+        capture_output=True,
+        timeout=120,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert STEPS <= EPOCHS * STEPS - train(tmp_path / "pod2") <= 2 * STEPS
     assert weights(tmp_path / "pod2") == weights(tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "pod2").rglob("*")) == ["manifest.json", "model", "weights"]
+    assert sorted(path.name for path in (tmp_path / "pod2").rglob("*")) == [
+        "manifest.json",
+        "model",
+        "weights",
+    ]
 
 
 @pytest.mark.parametrize("way", ["SIGTERM", "error"])
@@ -61,15 +69,27 @@ def test_last_step_is_uploaded_at_sigterm_and_after_an_error(
     monkeypatch.setenv(MINUTES, "60")
     with pytest.raises((SystemExit, ValueError)):
         train(tmp_path / "pod1", stop)
-    finished = STEPS + 2 if way == "SIGTERM" else STEPS  # an error repeats the steps since the last checkpoint
+    finished = (
+        STEPS + 2 if way == "SIGTERM" else STEPS
+    )  # an error repeats the steps since the last checkpoint
     assert train(tmp_path / "pod2") == EPOCHS * STEPS - finished
 
 
-def test_checkpoints_are_deleted_when_another_stage_reads_the_artifact(copies: None, tmp_path: Path) -> None:
+def test_checkpoints_are_deleted_when_another_stage_reads_the_artifact(
+    copies: None, tmp_path: Path
+) -> None:
     train(tmp_path)
     # The artifact may still be lost: Kubeflow uploads it when the process has ended.
     assert any(key.endswith(INDEX) for key in keys())
-    run_stage(Job(toy("read_toy", inputs=("model",)), Params(seed=0), {"model": tmp_path / "model"}, {}, {}))
+    run_stage(
+        Job(
+            toy("read_toy", inputs=("model",)),
+            Params(seed=0),
+            {"model": tmp_path / "model"},
+            {},
+            {},
+        )
+    )
     assert keys() == []
 
 
@@ -85,14 +105,19 @@ def write(folder: Path, **files: str) -> None:
         (folder / "new").rename(folder / name)
 
 
-def test_copy_has_only_the_current_files_and_changed_files_are_uploaded_alone(faults: Faults, tmp_path: Path) -> None:
+def test_copy_has_only_the_current_files_and_changed_files_are_uploaded_alone(
+    faults: Faults, tmp_path: Path
+) -> None:
     store = RemoteCheckpoints("s3://bucket/run", {"model": tmp_path / "one"}, seconds=0)
     write(tmp_path / "one" / "first", best="1", last="1")
     store(is_last=True)
     faults.seen.clear()
     write(tmp_path / "one" / "first", last="2")
     store(is_last=True)
-    assert [path.rsplit("/", 1)[1] for method, path in faults.seen if method == "PUT"] == ["3", INDEX]
+    assert [path.rsplit("/", 1)[1] for method, path in faults.seen if method == "PUT"] == [
+        "3",
+        INDEX,
+    ]
     store.close(failed=False)
     assert len(keys()) == 3
     RemoteCheckpoints("s3://bucket/run", {"model": tmp_path / "two"}, seconds=0).restore()
@@ -112,7 +137,9 @@ def test_interrupted_upload_leaves_the_previous_copy(faults: Faults, tmp_path: P
     assert (tmp_path / "two" / "best").read_text() == (tmp_path / "two" / "last").read_text() == "1"
 
 
-def test_killed_restore_is_completed(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_restore_is_completed(
+    faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise one output has its checkpoints and the other has none, and a second restore does nothing."""
 
     def folders(pod: str) -> dict[str, Path]:
@@ -138,13 +165,17 @@ def test_killed_restore_is_completed(faults: Faults, tmp_path: Path, monkeypatch
     assert [(folder / "last").read_text() for folder in folders("two").values()] == ["1", "1"]
 
 
-def test_unreadable_copy_is_an_error_and_not_a_start_from_nothing(faults: Faults, tmp_path: Path) -> None:
+def test_unreadable_copy_is_an_error_and_not_a_start_from_nothing(
+    faults: Faults, tmp_path: Path
+) -> None:
     faults.planned = {"GET": ["503"] * 99}
     with pytest.raises(StorageError, match="s3://bucket/run"):
         RemoteCheckpoints("s3://bucket/run", {"model": tmp_path}, seconds=0).restore()
 
 
-def test_minutes_must_be_a_number(copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minutes_must_be_a_number(
+    copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(MINUTES, "ten")
     with pytest.raises(ValueError, match="BIFOCAL_CHECKPOINT_MINUTES is 'ten': expected minutes"):
         train(tmp_path)

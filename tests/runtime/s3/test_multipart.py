@@ -33,13 +33,18 @@ def folder(tmp_path: Path) -> Path:
     """A folder with one file of three parts."""
     home = tmp_path / "big"
     home.mkdir()
-    (home / "file").write_bytes(b"".join(bytes([part]) * PART for part in range(PARTS))[: -PART // 2])
+    (home / "file").write_bytes(
+        b"".join(bytes([part]) * PART for part in range(PARTS))[: -PART // 2]
+    )
     return home
 
 
 def open_parts(client: Any) -> int:
     uploads = client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
-    return sum(len(client.list_parts(**OBJECT, UploadId=one["UploadId"]).get("Parts", [])) for one in uploads)
+    return sum(
+        len(client.list_parts(**OBJECT, UploadId=one["UploadId"]).get("Parts", []))
+        for one in uploads
+    )
 
 
 def parts_sent(faults: Faults) -> int:
@@ -64,7 +69,9 @@ def test_parts_of_a_killed_upload_are_not_sent_again(faults: Faults, folder: Pat
     assert parts_sent(faults) == PARTS - 2
     assert client.get_object(**OBJECT)["Body"].read() == (folder / "file").read_bytes()
     assert open_parts(client) == 0
-    Storage().download("s3://bucket/big", folder.with_name("back"))  # compares the SHA-256 of the metadata
+    Storage().download(
+        "s3://bucket/big", folder.with_name("back")
+    )  # compares the SHA-256 of the metadata
 
 
 def test_upload_that_failed_after_every_attempt_is_resumed(faults: Faults, folder: Path) -> None:
@@ -79,13 +86,26 @@ def test_upload_that_failed_after_every_attempt_is_resumed(faults: Faults, folde
 
 def test_resumed_upload_of_another_file_stores_its_own_hash(faults: Faults, folder: Path) -> None:
     client = boto3.client("s3")
-    previous = client.create_multipart_upload(**OBJECT, Metadata={"sha256": "previous"}, ChecksumAlgorithm="SHA256")
+    previous = client.create_multipart_upload(
+        **OBJECT, Metadata={"sha256": "previous"}, ChecksumAlgorithm="SHA256"
+    )
     data = (folder / "file").read_bytes()
     client.upload_part(**OBJECT, UploadId=previous["UploadId"], PartNumber=1, Body=data[:PART])
-    client.upload_part(**OBJECT, UploadId=previous["UploadId"], PartNumber=2, Body=b"previous" * PART)
+    client.upload_part(
+        **OBJECT, UploadId=previous["UploadId"], PartNumber=2, Body=b"previous" * PART
+    )
     faults.seen.clear()
-    upload_parts(client, folder / "file", "bucket", "big/file", metadata={"sha256": "present"}, part_bytes=PART)
+    upload_parts(
+        client,
+        folder / "file",
+        "bucket",
+        "big/file",
+        metadata={"sha256": "present"},
+        part_bytes=PART,
+    )
     stored = client.get_object(**OBJECT)
     assert stored["Body"].read() == data
     assert stored["Metadata"] == {"sha256": "present"}
-    assert parts_sent(faults) == 2 * PARTS - 1  # one part is equal; then all again, for the metadata
+    assert (
+        parts_sent(faults) == 2 * PARTS - 1
+    )  # one part is equal; then all again, for the metadata

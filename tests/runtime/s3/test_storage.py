@@ -38,13 +38,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_artifact_is_uploaded_in_parts_and_downloaded_unchanged(faults: Faults, tmp_path: Path) -> None:
+def test_artifact_is_uploaded_in_parts_and_downloaded_unchanged(
+    faults: Faults, tmp_path: Path
+) -> None:
     files = write_artifact(tmp_path / "dataset", large=2 * PART + 3000)
     storage = Storage(part_bytes=PART)
     storage.upload(tmp_path / "dataset", "s3://bucket/runs/1/dataset")
     storage.download("s3://bucket/runs/1/dataset", tmp_path / "back")
     assert contents(tmp_path / "back") == files
-    assert artifacts.artifact_hash(tmp_path / "back") == artifacts.artifact_hash(tmp_path / "dataset")
+    assert artifacts.artifact_hash(tmp_path / "back") == artifacts.artifact_hash(
+        tmp_path / "dataset"
+    )
     assert sum("partNumber=" in path for _, path in faults.seen) == 3
     written = [path for method, path in faults.seen if method in ("PUT", "POST")]
     assert written[-1] == "/bucket/runs/1/dataset/manifest.json"
@@ -64,7 +68,9 @@ def test_unchanged_files_are_not_transferred_again(faults: Faults, tmp_path: Pat
 
 
 @pytest.mark.parametrize("fault", ["500", "503", "close", "stall"])
-def test_transient_faults_are_retried_without_data_loss(faults: Faults, tmp_path: Path, fault: str) -> None:
+def test_transient_faults_are_retried_without_data_loss(
+    faults: Faults, tmp_path: Path, fault: str
+) -> None:
     files = write_artifact(tmp_path / "dataset", large=PART + 1000)
     storage = Storage(part_bytes=PART, timeout=0.5)
     faults.planned = {"PUT": [fault] * 2, "POST": [fault], "HEAD": ["503"]}
@@ -103,7 +109,9 @@ def test_damaged_file_on_the_server_is_an_error(faults: Faults, tmp_path: Path) 
     storage.upload(tmp_path / "dataset", "s3://bucket/d")
     digest = artifacts.hash_files(tmp_path / "dataset")["table.parquet"]
     client = boto3.client("s3")
-    client.put_object(Bucket="bucket", Key="d/table.parquet", Body=b"y" * 10240, Metadata={"sha256": digest})
+    client.put_object(
+        Bucket="bucket", Key="d/table.parquet", Body=b"y" * 10240, Metadata={"sha256": digest}
+    )
     with pytest.raises(StorageError, match=r"d/table\.parquet is damaged"):
         storage.download("s3://bucket/d", tmp_path / "back")
     client.put_object(Bucket="bucket", Key="d/table.parquet", Body=b"y" * 10240)
@@ -121,14 +129,18 @@ def test_digest_changes_with_names_and_contents_alone(s3: None) -> None:
 
     first = put(a=b"1", b=b"2")
     assert put(a=b"1") == first  # uploaded again
-    client.put_object(Bucket="bucket", Key="database/a", Body=b"1")  # shares the prefix, not the folder
+    client.put_object(
+        Bucket="bucket", Key="database/a", Body=b"1"
+    )  # shares the prefix, not the folder
     assert Storage().digest("s3://bucket/data") == first
     assert len({first, put(a=b"3"), put(c=b"4"), Storage().digest("s3://bucket/data/a")}) == 4
     with pytest.raises(StorageError, match="no such file or folder"):
         Storage().digest("s3://bucket/none")
 
 
-def test_single_file_is_downloaded_and_unknown_address_is_an_error(faults: Faults, tmp_path: Path) -> None:
+def test_single_file_is_downloaded_and_unknown_address_is_an_error(
+    faults: Faults, tmp_path: Path
+) -> None:
     boto3.client("s3").put_object(Bucket="bucket", Key="words/w2v.bin", Body=b"vectors")
     Storage().download("s3://bucket/words/w2v.bin", tmp_path / "w2v.bin")
     assert (tmp_path / "w2v.bin").read_bytes() == b"vectors"
@@ -138,7 +150,9 @@ def test_single_file_is_downloaded_and_unknown_address_is_an_error(faults: Fault
         Storage().download("s3://bouquet/words", tmp_path / "none")
 
 
-@pytest.mark.parametrize("key", ["../../../outside.txt", "/outside.txt", "a//b.txt", "..\\outside.txt", "./a.txt"])
+@pytest.mark.parametrize(
+    "key", ["../../../outside.txt", "/outside.txt", "a//b.txt", "..\\outside.txt", "./a.txt"]
+)
 def test_key_that_is_no_relative_path_is_refused(s3: None, tmp_path: Path, key: str) -> None:
     client = boto3.client("s3")
     client.put_object(Bucket="bucket", Key="data/captions.txt", Body=b"x")
@@ -148,7 +162,9 @@ def test_key_that_is_no_relative_path_is_refused(s3: None, tmp_path: Path, key: 
     assert not list(tmp_path.rglob("*.txt"))
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/data/../../x", "s3://../x", "s3://bucket/a//b", "s3://bucket/a\\b"])
+@pytest.mark.parametrize(
+    "address", ["s3://bucket/data/../../x", "s3://../x", "s3://bucket/a//b", "s3://bucket/a\\b"]
+)
 def test_address_that_leads_out_of_its_bucket_is_refused(address: str) -> None:
     with pytest.raises(StorageError, match="is unsafe"):
         parse_s3_uri(address)

@@ -21,7 +21,10 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_copies_are_in_the_temporary_folder_without_variables(tmp_path: Path) -> None:
-    assert cache_path("s3://bucket/words/w2v.bin") == tmp_path / f"bifocal-{os.getuid()}" / "bucket/words/w2v.bin"
+    assert (
+        cache_path("s3://bucket/words/w2v.bin")
+        == tmp_path / f"bifocal-{os.getuid()}" / "bucket/words/w2v.bin"
+    )
     assert cache_folder().stat().st_mode & 0o777 == 0o700
 
 
@@ -32,14 +35,18 @@ def test_variables_name_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert cache_folder() == tmp_path / "own" / "cache"
 
 
-def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(StorageError, match=r"file/cache: this folder .* set BIFOCAL_CACHE"):
         cache_folder()
 
 
-def test_temporary_folder_of_another_user_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_folder_of_another_user_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = os.getuid() + 1
     (tmp_path / f"bifocal-{other}").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: other)
@@ -58,6 +65,8 @@ def test_any_user_without_a_home_can_cache() -> None:
         Path(folder).chmod(0o777)
         environment = {"PATH": os.environ["PATH"], "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-c", program]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(folder)

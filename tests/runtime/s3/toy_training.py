@@ -86,14 +86,20 @@ def train(folder: Path, tick: Tick = lambda step: None, seed: int = 0) -> int:
     """Run the stage on a machine whose disk is ``folder``; return the steps."""
     _ticks.append(tick)
     component = toy("train_toy", outputs=("model",))
-    return int(run_stage(Job(component, Params(seed=seed), {}, {"model": folder / "model"}, {})).metrics["steps"])
+    return int(
+        run_stage(Job(component, Params(seed=seed), {}, {"model": folder / "model"}, {})).metrics[
+            "steps"
+        ]
+    )
 
 
 def kill_after_an_upload(step: int) -> None:
     """Kill this process in the third epoch, when a checkpoint is in S3."""
     if step == 2 * STEPS + 1:
         client = boto3.client("s3")
-        while client.list_objects_v2(Bucket="bucket", Prefix="checkpoints")["KeyCount"] < 3:  # the index is the last
+        while (
+            client.list_objects_v2(Bucket="bucket", Prefix="checkpoints")["KeyCount"] < 3
+        ):  # the index is the last
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 

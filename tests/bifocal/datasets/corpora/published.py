@@ -19,7 +19,9 @@ def coco_images() -> list[Any]:
 
 
 def coco_captions() -> dict[str, Any]:
-    captions = [{"id": number, "image_id": number, "caption": TEXTS[number - 1]} for number in NUMBERS]
+    captions = [
+        {"id": number, "image_id": number, "caption": TEXTS[number - 1]} for number in NUMBERS
+    ]
     return {"images": coco_images(), "annotations": captions}
 
 
@@ -31,7 +33,10 @@ def coco_files() -> Files:
     ]  # fmt: skip
     categories = [{"id": number, "name": f"star {number}"} for number in NUMBERS]
     instances = {"images": coco_images(), "annotations": objects, "categories": categories}
-    return {"annotations/captions_a.json": coco_captions(), "annotations/instances_a.json": instances}
+    return {
+        "annotations/captions_a.json": coco_captions(),
+        "annotations/instances_a.json": instances,
+    }
 
 
 def karpathy_files() -> Files:
@@ -44,13 +49,19 @@ def karpathy_files() -> Files:
 
 
 def genome_files() -> Files:
-    images = [{"image_id": number, "url": f"http://x/VG_100K/{number}.jpg", **SIZE} for number in NUMBERS]
+    images = [
+        {"image_id": number, "url": f"http://x/VG_100K/{number}.jpg", **SIZE} for number in NUMBERS
+    ]
     regions = [
-        {"id": number, "regions": [{"region_id": number, "phrase": TEXTS[number - 1], "x": 1, "y": 1, **SIZE}]}
+        {
+            "id": number,
+            "regions": [{"region_id": number, "phrase": TEXTS[number - 1], "x": 1, "y": 1, **SIZE}],
+        }
         for number in NUMBERS
     ]
     objects = [
-        {"image_id": number, "objects": [{"object_id": 1, "synsets": [f"star.n.{number}"]}]} for number in NUMBERS
+        {"image_id": number, "objects": [{"object_id": 1, "synsets": [f"star.n.{number}"]}]}
+        for number in NUMBERS
     ]
     splits = {"train": list(NUMBERS), "val": [], "test": []}
     return {
@@ -61,12 +72,26 @@ def genome_files() -> Files:
 
 def refcoco_files() -> Files:
     images = [
-        {"id": number, "original_id": number, "file_name": f"{number}.jpg", "caption": TEXTS[number - 1], **SIZE}
+        {
+            "id": number,
+            "original_id": number,
+            "file_name": f"{number}.jpg",
+            "caption": TEXTS[number - 1],
+            **SIZE,
+        }
         for number in NUMBERS
     ]
-    found = [{"image_id": number, "category_id": number, "bbox": [1, 1, 5, 5]} for number in NUMBERS]
+    found = [
+        {"image_id": number, "category_id": number, "bbox": [1, 1, 5, 5]} for number in NUMBERS
+    ]
     categories = [{"id": number, "name": f"star {number}"} for number in NUMBERS]
-    return {"finetune_refcoco_train.json": {"images": images, "annotations": found, "categories": categories}}
+    return {
+        "finetune_refcoco_train.json": {
+            "images": images,
+            "annotations": found,
+            "categories": categories,
+        }
+    }
 
 
 def referit_files() -> Files:
@@ -99,6 +124,10 @@ READERS: dict[str, tuple[Callable[[], Files], Callable[[Path], CorpusReader]]] =
 def write(root: Path, files: Files) -> None:
     for name, content in files.items():
         (root / name).parent.mkdir(exist_ok=True)
-        lines = [json.dumps(row) for row in content] if name.endswith("jsonl") else [json.dumps(content)]
+        lines = (
+            [json.dumps(row) for row in content]
+            if name.endswith("jsonl")
+            else [json.dumps(content)]
+        )
         (root / name).write_text("\n".join(lines))
     (root / "referit_train_imlist.txt").write_text("\n".join(map(str, NUMBERS)))

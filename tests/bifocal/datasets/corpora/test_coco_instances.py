@@ -16,9 +16,17 @@ def write_coco(root: Path, name: str, ids: range, crowd: bool = False) -> None:
     folder = root / "annotations"
     folder.mkdir(exist_ok=True)
     images = [{"id": n, "file_name": f"{n:012d}.jpg", "width": 640, "height": 480} for n in ids]
-    captions = [{"image_id": n, "id": 10 * n + k, "caption": f"A dog {k}.\n"} for n in ids for k in range(5)]
+    captions = [
+        {"image_id": n, "id": 10 * n + k, "caption": f"A dog {k}.\n"} for n in ids for k in range(5)
+    ]
     boxes = [
-        {"image_id": n, "category_id": category, "bbox": [10.5, 20, 30, 40 + k], "iscrowd": 0, "id": 0}
+        {
+            "image_id": n,
+            "category_id": category,
+            "bbox": [10.5, 20, 30, 40 + k],
+            "iscrowd": 0,
+            "id": 0,
+        }
         | {"segmentation": [[10.5, 20, 40.5, 20, 40.5, 60 + k, 10.5, 60 + k]]}
         for n in ids
         for k, category in enumerate((1, 18, 1))
@@ -28,7 +36,9 @@ def write_coco(root: Path, name: str, ids: range, crowd: bool = False) -> None:
         crowd_region = {"bbox": [0, 0, 1, 480], "segmentation": runs, "iscrowd": 1, "id": 0}
         boxes.append({"image_id": ids[0], "category_id": 1} | crowd_region)
     categories = [{"id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
-    (folder / f"captions_{name}.json").write_text(json.dumps({"images": images, "annotations": captions}))
+    (folder / f"captions_{name}.json").write_text(
+        json.dumps({"images": images, "annotations": captions})
+    )
     (folder / f"instances_{name}.json").write_text(
         json.dumps({"images": images, "annotations": boxes, "categories": categories})
     )
@@ -42,15 +52,22 @@ def test_coco_instances_reads_one_phrase_per_category(tmp_path):
     assert phrases["dog"].boxes == ((10.5, 20, 40.5, 61),)
     assert {phrase.caption_id for phrase in corpus.phrases} == {None}
     assert {phrase.category for phrase in corpus.phrases} == {"person", "dog"}
-    assert [(entry.entry, entry.intentional) for entry in corpus.excluded] == [("'person' of 1", True)]
+    assert [(entry.entry, entry.intentional) for entry in corpus.excluded] == [
+        ("'person' of 1", True)
+    ]
     assert corpus.images[0].size == (640, 480)
 
 
 def test_coco_instances_reads_the_union_of_segmentations_and_crowds_as_mask(tmp_path):
     write_coco(tmp_path, "train2017", range(1, 2), crowd=True)
-    masks = {phrase.phrase: phrase.mask for phrase in COCOInstances(tmp_path, val=0.0).read(UNUSED).phrases}
+    masks = {
+        phrase.phrase: phrase.mask
+        for phrase in COCOInstances(tmp_path, val=0.0).read(UNUSED).phrases
+    }
     dog = np.zeros((480, 640), dtype=bool)
-    dog[20:61, 10:40] = True  # pixel centers at .5: the polygon covers columns 10 (on its edge) to 39
+    dog[20:61, 10:40] = (
+        True  # pixel centers at .5: the polygon covers columns 10 (on its edge) to 39
+    )
     person = np.zeros((480, 640), dtype=bool)
     person[20:62, 10:40] = person[:, 0] = True
     np.testing.assert_array_equal(decode_mask(str(masks["dog"]), 640, 480), dog)
@@ -63,7 +80,10 @@ def test_coco_instances_without_segmentations_have_no_mask(tmp_path):
     content = json.loads(path.read_text())
     content["annotations"][0]["segmentation"] = []  # of a person
     path.write_text(json.dumps(content))
-    masks = {phrase.phrase: phrase.mask for phrase in COCOInstances(tmp_path, val=0.0).read(UNUSED).phrases}
+    masks = {
+        phrase.phrase: phrase.mask
+        for phrase in COCOInstances(tmp_path, val=0.0).read(UNUSED).phrases
+    }
     assert (masks["person"], masks["dog"] is None) == (None, False)
 
 
@@ -114,6 +134,12 @@ def test_coco_instances_names_the_invalid_file(tmp_path):
     with pytest.raises(ValueError, match=r"captions_val2017\.json: no such file"):
         COCOInstances(tmp_path).read(UNUSED)
     path = tmp_path / "annotations" / "instances_train2017.json"
-    path.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "category_id": 7}], "categories": []}))
+    path.write_text(
+        json.dumps(
+            {"images": [], "annotations": [{"image_id": 1, "category_id": 7}], "categories": []}
+        )
+    )
     corpus = COCOInstances(tmp_path, val=0.0).read(UNUSED)
-    assert problems(corpus) == ["instances_train2017.json, entry 1: no category has the category_id 7"]
+    assert problems(corpus) == [
+        "instances_train2017.json, entry 1: no category has the category_id 7"
+    ]

@@ -27,12 +27,21 @@ class Streets:
 
     def read(self, output_dir: Path) -> Corpus:
         name, splits = type(self).__name__, ("train", "val", "test")
-        images = [ImageEntry(str(number), f"{number}.jpg", split) for number, split in enumerate(splits, start=1)]
+        images = [
+            ImageEntry(str(number), f"{number}.jpg", split)
+            for number, split in enumerate(splits, start=1)
+        ]
         return Corpus(
             self.folder,
             images,
-            [CaptionEntry(10 + int(image.image_id), image.image_id, f"{name} {image.split}") for image in images],
-            [PhraseEntry(image.image_id, 10 + int(image.image_id), name, ((0, 0, 1, 1),)) for image in images],
+            [
+                CaptionEntry(10 + int(image.image_id), image.image_id, f"{name} {image.split}")
+                for image in images
+            ],
+            [
+                PhraseEntry(image.image_id, 10 + int(image.image_id), name, ((0, 0, 1, 1),))
+                for image in images
+            ],
             [RejectedEntry("phrase", name, "no box", intentional=True)],
             [LabelEntry(image.image_id, "task", name, 1.0) for image in images],
         )
@@ -56,7 +65,11 @@ def test_combined_takes_each_split_from_its_own_corpus(tmp_path: Path) -> None:
     ]
     assert corpus.image_root == tmp_path
     ids = [image.image_id for image in corpus.images]
-    assert [caption.text for caption in corpus.captions] == ["Streets train", "Gardens val", "Gardens test"]
+    assert [caption.text for caption in corpus.captions] == [
+        "Streets train",
+        "Gardens val",
+        "Gardens test",
+    ]
     assert [caption.caption_id for caption in corpus.captions] == [0, 1, 2]
     for entries in (corpus.captions, corpus.phrases, corpus.labels):
         assert [entry.image_id for entry in entries] == ids
@@ -66,7 +79,10 @@ def test_combined_takes_each_split_from_its_own_corpus(tmp_path: Path) -> None:
 
 def test_combined_of_one_split_has_the_root_of_its_corpus(tmp_path: Path) -> None:
     corpus = combined(tmp_path, test=Gardens(tmp_path / "b"))
-    assert (corpus.image_root, [image.path for image in corpus.images]) == (tmp_path / "b", ["3.jpg"])
+    assert (corpus.image_root, [image.path for image in corpus.images]) == (
+        tmp_path / "b",
+        ["3.jpg"],
+    )
 
 
 def test_combined_rejects_a_missing_split(tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ XML = """<annotation><filename>36979.jpg</filename><size><width>400</width><heig
 <object><name>1</name><name>7</name><bndbox><xmin>1</xmin><ymin>11</ymin><xmax>100</xmax><ymax>210</ymax></bndbox></object>
 <object><name>1</name><bndbox><xmin>201</xmin><ymin>1</ymin><xmax>300</xmax><ymax>200</ymax></bndbox></object>
 <object><name>2</name><scene>1</scene><nobndbox>1</nobndbox></object></annotation>"""
-SENTENCE = (
-    "[/EN#1/people Two men] in [/EN#0/notvisual style] walk [/EN#2/scene outside] with [/EN#7/people/other one] ."
-)
+SENTENCE = "[/EN#1/people Two men] in [/EN#0/notvisual style] walk [/EN#2/scene outside] with [/EN#7/people/other one] ."
 
 
 @pytest.fixture

@@ -14,7 +14,11 @@ def flickr8k(tmp_path: Path) -> Path:
     (tmp_path / "images").mkdir()
     for name in ("1.jpg", "2.jpg", "3.jpg"):
         (tmp_path / "images" / name).touch()
-    lines = [f"{name}#{n}\tA dog {n} of {name} ." for name in ("1.jpg", "2.jpg", "3.jpg", "9.jpg.1") for n in range(5)]
+    lines = [
+        f"{name}#{n}\tA dog {n} of {name} ."
+        for name in ("1.jpg", "2.jpg", "3.jpg", "9.jpg.1")
+        for n in range(5)
+    ]
     (tmp_path / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
     (tmp_path / "Flickr_8k.trainImages.txt").write_text("2.jpg\n")
     (tmp_path / "Flickr_8k.devImages.txt").write_text("1.jpg\n")
@@ -34,7 +38,9 @@ def test_flickr8k_excludes_images_outside_all_lists(flickr8k):
     assert Counter(entry.kind for entry in excluded) == {"image": 1, "caption": 10}
     assert all(entry.intentional for entry in excluded)
     reason = "in none of the lists Flickr_8k.trainImages.txt, Flickr_8k.devImages.txt"
-    assert [(entry.entry, entry.reason) for entry in excluded if entry.kind == "image"] == [("3.jpg", reason)]
+    assert [(entry.entry, entry.reason) for entry in excluded if entry.kind == "image"] == [
+        ("3.jpg", reason)
+    ]
 
 
 def test_flickr8k_names_the_invalid_file(flickr8k):
@@ -43,7 +49,10 @@ def test_flickr8k_names_the_invalid_file(flickr8k):
     tokens = flickr8k / "Flickr8k.token.txt"
     tokens.write_text("1.jpg#0\tA dog .\n1.jpg A cat .\n")
     (problem,) = problems(Flickr8k(flickr8k).read(UNUSED))
-    assert problem == "Flickr8k.token.txt, line 2: '1.jpg A cat .', expected name.jpg#number<tab>caption"
+    assert (
+        problem
+        == "Flickr8k.token.txt, line 2: '1.jpg A cat .', expected name.jpg#number<tab>caption"
+    )
     tokens.write_bytes(b"1.jpg#0\t\xff\xfe\n")
     with pytest.raises(ValueError, match="not UTF-8"):
         Flickr8k(flickr8k).read(UNUSED)

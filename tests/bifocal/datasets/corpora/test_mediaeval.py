@@ -15,7 +15,14 @@ HEADER = "video,short-term_memorability,nb_short-term_annotations,long-term_memo
 @pytest.fixture
 def mediaeval(tmp_path: Path) -> Path:
     (tmp_path / "frames").mkdir()
-    for name in ("video1-1.jpg", "video1-2.jpg", "video10-1.jpg", "video3-1.png", "video7-1.jpg", "readme.txt"):
+    for name in (
+        "video1-1.jpg",
+        "video1-2.jpg",
+        "video10-1.jpg",
+        "video3-1.png",
+        "video7-1.jpg",
+        "readme.txt",
+    ):
         (tmp_path / "frames" / name).touch()
     rows = [f"video{number}.webm,0.{number},34,1.000,13" for number in (1, 2, 3)]
     (tmp_path / "ground-truth_dev-set.csv").write_text("\n".join([HEADER, *rows]) + "\n")
@@ -27,7 +34,9 @@ def test_mediaeval_labels_every_frame_with_the_scores_of_its_video(mediaeval):
     corpus = MediaEval(mediaeval, val=0).read(UNUSED)
     train = {"video1-1.jpg": "train", "video1-2.jpg": "train", "video3-1.png": "train"}
     assert splits(corpus) == train | {"video10-1.jpg": "test"}
-    short = {label.image_id: label for label in corpus.labels if label.task == "short_term_memorability"}
+    short = {
+        label.image_id: label for label in corpus.labels if label.task == "short_term_memorability"
+    }
     assert {name: (label.group, label.value) for name, label in short.items()} == {
         "video1-1.jpg": ("video1", 0.1),
         "video1-2.jpg": ("video1", 0.1),
@@ -35,7 +44,10 @@ def test_mediaeval_labels_every_frame_with_the_scores_of_its_video(mediaeval):
         "video10-1.jpg": ("video10", 0.9),
     }
     assert Counter(label.task for label in corpus.labels)["long_term_memorability"] == 4
-    assert {entry.entry: entry.intentional for entry in corpus.excluded} == {"video2": True, "video7-1.jpg": True}
+    assert {entry.entry: entry.intentional for entry in corpus.excluded} == {
+        "video2": True,
+        "video7-1.jpg": True,
+    }
 
 
 def test_mediaeval_adds_lamem_to_train(mediaeval):
@@ -55,7 +67,12 @@ def test_mediaeval_draws_whole_videos(mediaeval):
     (mediaeval / "frames" / "video2-1.jpg").touch()
     corpora = [MediaEval(mediaeval, val=1 / 3, test=0, seed=seed).read(UNUSED) for seed in range(8)]
     for corpus in corpora:
-        assert Counter({name.partition("-")[0]: split for name, split in splits(corpus).items()}.values())["val"] == 1
+        assert (
+            Counter(
+                {name.partition("-")[0]: split for name, split in splits(corpus).items()}.values()
+            )["val"]
+            == 1
+        )
     assert len({str(splits(corpus)) for corpus in corpora}) > 1
 
 
@@ -66,7 +83,10 @@ def test_mediaeval_draws_whole_videos(mediaeval):
         (f"{HEADER}\nvideo1.webm,high,1,0.5,1\n", "line 2: .*has no number"),
         (f"{HEADER}\nvideo1.webm,0.5\n", "line 2: .*has no number"),
         (f"{HEADER}\nvideo1.webm,1.5,1,0.5,1\n", "line 2: scores .*expected fractions"),
-        (f"{HEADER}\nvideo1.webm,.5,1,0.5,1\nvideo1.webm,.5,1,0.5,1\n", "line 3: duplicate video video1"),
+        (
+            f"{HEADER}\nvideo1.webm,.5,1,0.5,1\nvideo1.webm,.5,1,0.5,1\n",
+            "line 3: duplicate video video1",
+        ),
         (f"{HEADER}\nvideo10.webm,.5,1,0.5,1\n", "video10 is also in the split train"),
     ],
 )

@@ -16,7 +16,13 @@ from tests.bifocal.datasets.corpora.published import COUNT, READERS, TEXTS, writ
 def places(value: Any, number: int | None = None) -> list[tuple[Any, Any, int]]:
     """Containers and keys of everything inside the records of a file, with the number of their image."""
     found: list[tuple[Any, Any, int]] = []
-    keys = range(len(value)) if isinstance(value, list) else list(value) if isinstance(value, dict) else []
+    keys = (
+        range(len(value))
+        if isinstance(value, list)
+        else list(value)
+        if isinstance(value, dict)
+        else []
+    )
     for key in keys:
         own = number
         if own is None and isinstance(value, list):
@@ -34,7 +40,9 @@ def by_image(corpus: Corpus) -> dict[str, list[str]]:
     for caption in corpus.captions:
         found.setdefault(caption.image_id, []).append(caption.text)
     for phrase in corpus.phrases:
-        found.setdefault(phrase.image_id, []).append(repr((phrase.phrase, phrase.boxes, phrase.mask, phrase.category)))
+        found.setdefault(phrase.image_id, []).append(
+            repr((phrase.phrase, phrase.boxes, phrase.mask, phrase.category))
+        )
     for label in corpus.labels:
         found.setdefault(label.image_id, []).append(repr(label))
     return found
@@ -42,8 +50,12 @@ def by_image(corpus: Corpus) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", READERS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), odd=st.sampled_from([None, "odd", ["odd"], [], {}, -7, 2.5, True, "nothing"]))
-def test_an_odd_annotation_costs_at_most_its_image(tmp_path: Path, name: str, data: st.DataObject, odd: Any) -> None:
+@given(
+    data=st.data(), odd=st.sampled_from([None, "odd", ["odd"], [], {}, -7, 2.5, True, "nothing"])
+)
+def test_an_odd_annotation_costs_at_most_its_image(
+    tmp_path: Path, name: str, data: st.DataObject, odd: Any
+) -> None:
     make, reader = READERS[name]
     intact, files = make(), make()
     write(tmp_path, intact)
@@ -61,7 +73,9 @@ def test_an_odd_annotation_costs_at_most_its_image(tmp_path: Path, name: str, da
     for image, entries in expected.items():
         if image[:1] != str(number):
             assert found[image] == entries
-    texts = {caption.text for caption in corpus.captions} | {phrase.phrase for phrase in corpus.phrases}
+    texts = {caption.text for caption in corpus.captions} | {
+        phrase.phrase for phrase in corpus.phrases
+    }
     assert all(text in [*TEXTS, "odd"] or text.startswith("star ") for text in texts)
     lost = sum(map(len, expected.values())) > sum(map(len, found.values()))
     assert not lost or corpus.rejected or corpus.excluded or odd in ("nothing", [], "odd", -7)

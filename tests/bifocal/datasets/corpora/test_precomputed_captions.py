@@ -10,15 +10,21 @@ from bifocal.datasets.corpora import PrecomputedCaptions
 from tests.bifocal.datasets.corpora.entries import UNUSED, splits, texts
 
 
-def write_precomputed(root: Path, name: str, images: int, rows: int, ids: list[str], captions: int = 5) -> None:
+def write_precomputed(
+    root: Path, name: str, images: int, rows: int, ids: list[str], captions: int = 5
+) -> None:
     np.save(root / f"{name}_ims.npy", np.zeros((rows, 36, 4), np.float32))
-    (root / f"{name}_caps.txt").write_text("".join(f"{name} {line}\n" for line in range(captions * images)))
+    (root / f"{name}_caps.txt").write_text(
+        "".join(f"{name} {line}\n" for line in range(captions * images))
+    )
     (root / f"{name}_ids.txt").write_text("".join(f"{line}\n" for line in ids))
 
 
 @pytest.mark.parametrize("rows_each", [1, 5])
 @pytest.mark.parametrize("ids_each", [1, 5])
-def test_precomputed_captions_distinguishes_rows_per_image_and_per_caption(tmp_path, rows_each, ids_each):
+def test_precomputed_captions_distinguishes_rows_per_image_and_per_caption(
+    tmp_path, rows_each, ids_each
+):
     published = {"train": ["70", "71", "72"], "dev": ["80"], "test": ["90", "91"]}
     for name, ids in published.items():
         lines = [line for line in ids for _ in range(ids_each)]
@@ -40,7 +46,14 @@ def test_precomputed_captions_hashes_the_features_of_each_image(tmp_path):
     rows[5] = 7.0  # the first row of the second image
     np.save(tmp_path / "dev_ims.npy", rows)
     after = [image.features_sha256 for image in PrecomputedCaptions(tmp_path).read(UNUSED).images]
-    assert [old != new for old, new in zip(before, after, strict=True)] == [False, False, False, True, False, False]
+    assert [old != new for old, new in zip(before, after, strict=True)] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_precomputed_captions_names_the_inconsistent_count(tmp_path):
@@ -51,10 +64,14 @@ def test_precomputed_captions_names_the_inconsistent_count(tmp_path):
     with pytest.raises(ValueError, match=r"test_caps\.txt: no such file"):
         PrecomputedCaptions(tmp_path).read(UNUSED)
     np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4), np.float32))
-    with pytest.raises(ValueError, match=r"dev_ims\.npy has 3 rows for 10 captions: expected 2 rows"):
+    with pytest.raises(
+        ValueError, match=r"dev_ims\.npy has 3 rows for 10 captions: expected 2 rows"
+    ):
         reader.read(UNUSED)
     write_precomputed(tmp_path, "dev", 2, 2, ["1"])
-    with pytest.raises(ValueError, match=r"dev_ids\.txt has 1 lines for 10 captions: expected 2 lines"):
+    with pytest.raises(
+        ValueError, match=r"dev_ids\.txt has 1 lines for 10 captions: expected 2 lines"
+    ):
         reader.read(UNUSED)
     write_precomputed(tmp_path, "dev", 2, 2, ["1", "2"], captions=4)
     with pytest.raises(ValueError, match=r"dev_caps\.txt has 8 lines, expected 5 per image"):

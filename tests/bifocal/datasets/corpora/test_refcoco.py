@@ -27,13 +27,23 @@ def write_part(root: Path, part: str, expressions: list[tuple[int, str, list[flo
             }
         )  # fmt: skip
     categories = [{"supercategory": "person", "id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
-    content = {"info": {}, "licenses": [], "images": images, "annotations": annotations, "categories": categories}
+    content = {
+        "info": {},
+        "licenses": [],
+        "images": images,
+        "annotations": annotations,
+        "categories": categories,
+    }
     (root / f"finetune_refcoco_{part}.json").write_text(json.dumps(content))
 
 
 @pytest.fixture
 def refcoco(tmp_path: Path) -> Path:
-    write_part(tmp_path, "val", [(9, "left dog", [1, 2, 10, 20], 18), (9, "the man", [30.5, 0, 9.5, 60], 1)])
+    write_part(
+        tmp_path,
+        "val",
+        [(9, "left dog", [1, 2, 10, 20], 18), (9, "the man", [30.5, 0, 9.5, 60], 1)],
+    )
     write_part(tmp_path, "testA", [(12, "man in red", [0, 0, 40, 30], 1)])
     write_part(tmp_path, "testB", [(13, "dog", [0, 0, 40, 30], 18)])
     return tmp_path
@@ -48,13 +58,19 @@ def test_expressions_are_captions_and_phrases_with_a_box(refcoco: Path) -> None:
     assert [(caption.image_id, caption.text) for caption in corpus.captions] == [
         ("9", "left dog"), ("9", "the man"), ("12", "man in red"),
     ]  # fmt: skip
-    assert [(phrase.caption_id, phrase.phrase, phrase.boxes, phrase.category) for phrase in corpus.phrases] == [
+    assert [
+        (phrase.caption_id, phrase.phrase, phrase.boxes, phrase.category)
+        for phrase in corpus.phrases
+    ] == [
         (0, "left dog", ((1.0, 2.0, 11.0, 22.0),), "dog"),
         (1, "the man", ((30.5, 0.0, 40.0, 60.0),), "person"),
         (2, "man in red", ((0.0, 0.0, 40.0, 30.0),), "person"),
     ]
     assert corpus.image_root == refcoco / "train2014"
-    assert [image.image_id for image in RefCOCO(refcoco, test="testB").read(UNUSED).images] == ["9", "13"]
+    assert [image.image_id for image in RefCOCO(refcoco, test="testB").read(UNUSED).images] == [
+        "9",
+        "13",
+    ]
 
 
 def test_errors_name_the_part_and_the_file(refcoco: Path) -> None:

@@ -31,7 +31,9 @@ def test_referit_reads_unique_descriptions_and_excludes_regions_without(referit)
         ("sun", 0, ((0.0, 10.0, 100.0, 60.0),)), ("sun at top", 1, ((0.0, 10.0, 100.0, 60.0),)),
     ]  # fmt: skip
     assert [caption.text for caption in corpus.captions] == ["sun", "sun at top"]
-    assert [(entry.entry, entry.reason) for entry in corpus.excluded] == [("region 8_2", "no description")]
+    assert [(entry.entry, entry.reason) for entry in corpus.excluded] == [
+        ("region 8_2", "no description")
+    ]
 
 
 def test_referit_names_the_invalid_file(referit):

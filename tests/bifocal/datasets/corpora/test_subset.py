@@ -32,6 +32,10 @@ def test_arguments_are_checked() -> None:
 
 
 def test_a_reference_names_the_corpus(tmp_path: Path) -> None:
-    ref = {"name": "Subset", "images": 6, "corpus": {"name": "Scenes", "train": 10, "val": 2, "test": 2, "size": 64}}
+    ref = {
+        "name": "Subset",
+        "images": 6,
+        "corpus": {"name": "Scenes", "train": 10, "val": 2, "test": 2, "size": 64},
+    }
     corpus = registry.build("bifocal.datasets.corpora", ref, seed=1).read(tmp_path)
     assert len(corpus.images) == 4 + 2 + 2

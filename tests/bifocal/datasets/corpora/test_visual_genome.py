@@ -18,7 +18,9 @@ def genome(tmp_path: Path) -> Path:
     def region(number: int, phrase: str) -> dict[str, object]:
         return {"region_id": number, "x": 5, "y": 6, "width": 90, "height": 8, "phrase": phrase}
 
-    (tmp_path / "image_data.json").write_text(json.dumps([image(1, 77), image(2, None), image(3, 78)]))
+    (tmp_path / "image_data.json").write_text(
+        json.dumps([image(1, 77), image(2, None), image(3, 78)])
+    )
     regions = [
         {"id": 1, "regions": [region(10, "A man's café, red!"), region(11, "one two three four five six seven eight "
                                                                             "nine ten eleven"), region(12, " .")]},
@@ -26,8 +28,13 @@ def genome(tmp_path: Path) -> Path:
         {"id": 3, "regions": []},
     ]  # fmt: skip
     (tmp_path / "region_descriptions.json").write_text(json.dumps(regions))
-    (tmp_path / "densecap_splits.json").write_text(json.dumps({"train": [2], "val": [], "test": [1]}))
-    captions = {"images": [{"id": 77}], "annotations": [{"id": 900, "image_id": 77, "caption": "A man in a café."}]}
+    (tmp_path / "densecap_splits.json").write_text(
+        json.dumps({"train": [2], "val": [], "test": [1]})
+    )
+    captions = {
+        "images": [{"id": 77}],
+        "annotations": [{"id": 900, "image_id": 77, "caption": "A man in a café."}],
+    }
     (tmp_path / "captions_val2014.json").write_text(json.dumps(captions))
     return tmp_path
 
@@ -54,10 +61,12 @@ def test_visual_genome_cleans_descriptions_and_excludes_long_and_empty_ones(geno
 
 def test_visual_genome_with_coco_reads_shared_images_and_coco_captions(genome):
     corpus = VisualGenome(genome, coco="captions_val2014.json").read(UNUSED)
-    assert [(image.image_id, image.path, image.split) for image in corpus.images] == [("77", "VG_100K_2/1.jpg", "test")]
-    assert [(caption.caption_id, caption.image_id, caption.text) for caption in corpus.captions] == [
-        (900, "77", "A man in a café.")
+    assert [(image.image_id, image.path, image.split) for image in corpus.images] == [
+        ("77", "VG_100K_2/1.jpg", "test")
     ]
+    assert [
+        (caption.caption_id, caption.image_id, caption.text) for caption in corpus.captions
+    ] == [(900, "77", "A man in a café.")]
     phrases = [(phrase.image_id, phrase.phrase, phrase.caption_id) for phrase in corpus.phrases]
     assert phrases == [("77", "a mans cafe red", None)]
 
@@ -77,11 +86,17 @@ def test_visual_genome_draws_splits_of_given_sizes(genome):
     corpus = VisualGenome(genome, splits=counts, seed=3).read(UNUSED)
     assert sorted(image.split for image in corpus.images) == ["test", "train", "val"]
     drawn = [
-        {image.image_id: image.split for image in VisualGenome(genome, splits=counts, seed=seed).read(UNUSED).images}
+        {
+            image.image_id: image.split
+            for image in VisualGenome(genome, splits=counts, seed=seed).read(UNUSED).images
+        }
         for seed in range(5)
     ]
     assert len({tuple(sorted(splits.items())) for splits in drawn}) > 1
-    with pytest.raises(ValueError, match="3 images are fewer than the splits need: 2 for train, 1 for val, 1 for test"):
+    with pytest.raises(
+        ValueError,
+        match="3 images are fewer than the splits need: 2 for train, 1 for val, 1 for test",
+    ):
         VisualGenome(genome, splits=counts | {"train": 2}).read(UNUSED)
     with pytest.raises(ValueError, match="expected a file or a number of images"):
         VisualGenome(genome, splits={"train": 3})
@@ -98,15 +113,27 @@ def test_visual_genome_names_the_invalid_file(genome):
 
 def test_visual_genome_without_a_limit_keeps_long_descriptions(genome):
     corpus = VisualGenome(genome, max_words=None).read(UNUSED)
-    assert "one two three four five six seven eight nine ten eleven" in [caption.text for caption in corpus.captions]
-    assert {entry.reason for entry in corpus.excluded if entry.kind == "phrase"} == {"0 words, expected at least 1"}
+    assert "one two three four five six seven eight nine ten eleven" in [
+        caption.text for caption in corpus.captions
+    ]
+    assert {entry.reason for entry in corpus.excluded if entry.kind == "phrase"} == {
+        "0 words, expected at least 1"
+    }
     with pytest.raises(ValueError, match="max_words is 0, expected at least 1"):
         VisualGenome(genome, max_words=0)
 
 
 def test_objects_of_visual_genome_are_counted_by_synset(genome):
     def item(*synsets: str) -> dict[str, object]:
-        return {"object_id": 1, "x": 0, "y": 0, "w": 5, "h": 5, "names": ["thing"], "synsets": list(synsets)}
+        return {
+            "object_id": 1,
+            "x": 0,
+            "y": 0,
+            "w": 5,
+            "h": 5,
+            "names": ["thing"],
+            "synsets": list(synsets),
+        }
 
     objects = [
         {"image_id": 1, "objects": [item("man.n.01"), item("cup.n.01"), item("cup.n.01"), item()]},

@@ -23,7 +23,9 @@ def voc(tmp_path: Path) -> Path:
     (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
     for name, split in (("000001", "train"), ("000002", "test")):
         (tmp_path / "ImageSets" / "Main" / f"{split}.txt").write_text(f"{name}\n")
-    (tmp_path / "Annotations" / "000001.xml").write_text(annotation(("dog", 0), ("dog", 1), ("car", 1)))
+    (tmp_path / "Annotations" / "000001.xml").write_text(
+        annotation(("dog", 0), ("dog", 1), ("car", 1))
+    )
     (tmp_path / "Annotations" / "000002.xml").write_text(annotation())
     return tmp_path
 
@@ -33,7 +35,11 @@ def test_voc_labels_are_present_absent_or_difficult(voc):
     assert splits(corpus) == {"000001": "train", "000002": "test"}
     labels = label_values(corpus)
     assert len(labels) == 40
-    assert (labels["000001", "dog"], labels["000001", "car"], labels["000001", "cat"]) == (1, None, 0)
+    assert (labels["000001", "dog"], labels["000001", "car"], labels["000001", "cat"]) == (
+        1,
+        None,
+        0,
+    )
     assert not any(labels["000002", label] for _, label in labels)
     assert {phrase.phrase: phrase.boxes for phrase in corpus.phrases}["dog"] == ((0, 2, 10, 8),) * 2
     assert all(phrase.category == phrase.phrase for phrase in corpus.phrases)

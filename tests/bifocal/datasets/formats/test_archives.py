@@ -21,7 +21,9 @@ def test_an_archive_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
         packed.writestr(link, "/etc/passwd")
     target = tmp_path / "in" / "side"
     rejected = unpack(archive, target)
-    assert [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()] == ["good/0.jpg"]
+    assert [
+        path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()
+    ] == ["good/0.jpg"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.zip", "in"]
     assert [entry.reason for entry in rejected] == ["a path outside the archive"] * 4 + ["a link"]
 
@@ -44,10 +46,15 @@ def test_a_tar_that_is_cut_anywhere_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_changed_bits_of_a_zip_are_one_error_that_names_it(compression: int, tmp_path: Path) -> None:
+def test_changed_bits_of_a_zip_are_one_error_that_names_it(
+    compression: int, tmp_path: Path
+) -> None:
     archive, bits, errors = tmp_path / "changed.zip", random.Random(0), list[str]()
     with zipfile.ZipFile(archive, "w", compression) as packed:
-        packed.writestr("0.txt", " ".join(bits.choice(["a dog", "the snow", "a red car", "runs"]) for _ in range(400)))
+        packed.writestr(
+            "0.txt",
+            " ".join(bits.choice(["a dog", "the snow", "a red car", "runs"]) for _ in range(400)),
+        )
     whole = archive.read_bytes()
     for trial in range(40):
         content = bytearray(whole)
@@ -80,17 +87,21 @@ def test_a_tar_with_links_and_the_same_name_twice(tmp_path: Path) -> None:
         add(tar, "0.jpg", b"second")
     rejected = unpack(archive, tmp_path / "out")
     assert (tmp_path / "out" / "0.jpg").read_bytes() == b"first"
-    assert [entry.reason.partition(",")[0].partition(";")[0] for entry in rejected] == ["no regular file"] * 3 + [
-        "a name that occurs twice"
-    ]
+    assert [entry.reason.partition(",")[0].partition(";")[0] for entry in rejected] == [
+        "no regular file"
+    ] * 3 + ["a name that occurs twice"]
 
 
-def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_and_damaged_archives_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bifocal.datasets.formats.archives.SLACK", 2**16)
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("0.jpg", bytes(2**23))
-    with pytest.raises(ValueError, match=r"200 times its own size, .*: this is not an archive of photographs"):
+    with pytest.raises(
+        ValueError, match=r"200 times its own size, .*: this is not an archive of photographs"
+    ):
         unpack(bomb, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     for name in ("cut.zip", "cut.tar"):
@@ -101,21 +112,32 @@ def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch:
 
 def test_a_header_without_limit_is_not_read(tmp_path: Path) -> None:
     archive = tmp_path / "header.tar"
-    for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+    for kind in (
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    ):
         info = tarfile.TarInfo("0.jpg")
         info.type, info.size = kind, 3 * 2**30
         archive.write_bytes(info.tobuf(tarfile.GNU_FORMAT))
-        with pytest.raises(ValueError, match=r"(?s)header\.tar is damaged .*a header of 3221225472 bytes"):
+        with pytest.raises(
+            ValueError, match=r"(?s)header\.tar is damaged .*a header of 3221225472 bytes"
+        ):
             unpack(archive, tmp_path / "out")
 
 
-def test_empty_and_skipped_files_count_towards_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_and_skipped_files_count_towards_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bifocal.datasets.formats.archives.SLACK", 2**20)
     archive = tmp_path / "many.tgz"
     with tarfile.open(archive, "w:gz") as tar:
         for number in range(2_000):
             add(tar, f"{number}", b"")
-    with pytest.raises(ValueError, match=r"200 times its own size, .*: this is not an archive of photographs"):
+    with pytest.raises(
+        ValueError, match=r"200 times its own size, .*: this is not an archive of photographs"
+    ):
         unpack(archive, tmp_path / "out")
     monkeypatch.setattr("bifocal.datasets.formats.archives.MAX_MEMBERS", 9)
     with pytest.raises(ValueError, match=r"many\.tgz unpacks to more than .* more than 9 files"):
@@ -132,10 +154,16 @@ def test_names_that_no_folder_can_have_are_members_faults(tmp_path: Path) -> Non
             packed.writestr(name, b"x")
     for archive in ("names.tar", "names.zip"):
         rejected = {
-            entry.entry.partition(": ")[2]: entry.reason for entry in unpack(tmp_path / archive, tmp_path / archive[6:])
+            entry.entry.partition(": ")[2]: entry.reason
+            for entry in unpack(tmp_path / archive, tmp_path / archive[6:])
         }
         assert {path.name for path in (tmp_path / archive[6:]).iterdir()} == {"a", "last.jpg"}
-        assert [rejected[name].partition(",")[0] for name in names[:2]] == ["in more than 31 folders"] * 2
+        assert [rejected[name].partition(",")[0] for name in names[:2]] == [
+            "in more than 31 folders"
+        ] * 2
         assert rejected["a/b.jpg"].startswith("cannot be written: ")
-        assert rejected.get(r"\xe9.jpg", "its name is not UTF-8: rename it") == "its name is not UTF-8: rename it"
+        assert (
+            rejected.get(r"\xe9.jpg", "its name is not UTF-8: rename it")
+            == "its name is not UTF-8: rename it"
+        )
         assert len(rejected) == len(names) - 2 - (archive == "names.zip")

@@ -13,13 +13,21 @@ from bifocal.datasets.formats import files
 from bifocal.datasets.formats.files import stream_json_list
 from tests.bifocal.datasets.corpora.entries import UNUSED, problems, splits, texts
 
-OBJECTS = st.lists(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=9) | st.none(), max_size=3))
+OBJECTS = st.lists(
+    st.dictionaries(
+        st.text(max_size=4), st.integers() | st.text(max_size=9) | st.none(), max_size=3
+    )
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(entries=OBJECTS, indent=st.sampled_from([None, 2]), chunk=st.integers(1, 20))
 def test_streamed_entries_are_those_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[dict[str, object]], indent: int | None, chunk: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entries: list[dict[str, object]],
+    indent: int | None,
+    chunk: int,
 ) -> None:
     path = tmp_path / "entries.json"
     path.write_text(f"\n {json.dumps(entries, indent=indent)}\n")
@@ -50,10 +58,17 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 
 def karpathy(split: str, number: int, **more: object) -> dict[str, object]:
     sentences = [
-        {"tokens": ["a", "dog"], "raw": f"A dog {n}.", "imgid": number, "sentid": 5 * number + n} for n in range(5)
+        {"tokens": ["a", "dog"], "raw": f"A dog {n}.", "imgid": number, "sentid": 5 * number + n}
+        for n in range(5)
     ]
     name = f"{number}.jpg"
-    return {"sentids": [], "imgid": number, "sentences": sentences, "split": split, "filename": name} | more
+    return {
+        "sentids": [],
+        "imgid": number,
+        "sentences": sentences,
+        "split": split,
+        "filename": name,
+    } | more
 
 
 def write_karpathy(path: Path, images: list[dict[str, object]]) -> None:
@@ -78,7 +93,12 @@ def coco(tmp_path: Path) -> Path:
     images = [
         karpathy(split, number, filepath=folder, cocoid=1000 + number)
         for number, (split, folder) in enumerate(
-            [("train", "train2014"), ("restval", "val2014"), ("val", "val2014"), ("test", "val2014")]
+            [
+                ("train", "train2014"),
+                ("restval", "val2014"),
+                ("val", "val2014"),
+                ("test", "val2014"),
+            ]
         )
     ]
     write_karpathy(tmp_path / "dataset_coco.json", images)
@@ -88,7 +108,10 @@ def coco(tmp_path: Path) -> Path:
 def test_coco_adds_restval_to_train(coco):
     corpus = COCO(coco).read(UNUSED)
     assert splits(corpus) == {"1000": "train", "1001": "train", "1002": "val", "1003": "test"}
-    assert [image.path for image in corpus.images] == ["train2014/0.jpg", *(f"val2014/{n}.jpg" for n in (1, 2, 3))]
+    assert [image.path for image in corpus.images] == [
+        "train2014/0.jpg",
+        *(f"val2014/{n}.jpg" for n in (1, 2, 3)),
+    ]
     assert not corpus.excluded
 
 
@@ -122,7 +145,9 @@ def test_invalid_karpathy_file_is_rejected(tmp_path, content, message):
     ],
 )
 def test_an_image_of_karpathy_that_cannot_be_read_is_listed(tmp_path, image, problem):
-    (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": [image, karpathy("train", 1)]}))
+    (tmp_path / "dataset_coco.json").write_text(
+        json.dumps({"images": [image, karpathy("train", 1)]})
+    )
     corpus = COCO(tmp_path).read(UNUSED)
     (found,) = problems(corpus)
     assert problem in found

@@ -28,19 +28,35 @@ def named(root: Path) -> list[str]:
         ("copy/page/gallery.js", "copy/page/icon.png", "copy/data/0/thumbnails/0.jpg"),
     ],
 )
-def test_pictures_of_runs_and_of_copies_of_the_page_are_left_out(tmp_path: Path, written: tuple[str, ...]) -> None:
-    write(tmp_path, "0.jpg", "runs/at the sea/1.jpg", "copy of 2.jpg", "page/3.jpg", "artifacts/4.jpg", *written)
+def test_pictures_of_runs_and_of_copies_of_the_page_are_left_out(
+    tmp_path: Path, written: tuple[str, ...]
+) -> None:
+    write(
+        tmp_path,
+        "0.jpg",
+        "runs/at the sea/1.jpg",
+        "copy of 2.jpg",
+        "page/3.jpg",
+        "artifacts/4.jpg",
+        *written,
+    )
     write(tmp_path, ".trash/5.jpg", "runs/.6.jpg", "runs/a.txt", "b.csv")
     images = ["0.jpg", "artifacts/4.jpg", "copy of 2.jpg", "page/3.jpg", "runs/at the sea/1.jpg"]
     assert list_folder(tmp_path).images == images
     assert folder_of_names(tmp_path, named(tmp_path)) == list_folder(tmp_path)
-    write(tmp_path, "artifacts/collection/items")  # the folder itself is a run, such as a clone after 'make repro'
-    assert list_folder(tmp_path).images == [name for name in images if not name.startswith(("artifacts", "page"))]
+    write(
+        tmp_path, "artifacts/collection/items"
+    )  # the folder itself is a run, such as a clone after 'make repro'
+    assert list_folder(tmp_path).images == [
+        name for name in images if not name.startswith(("artifacts", "page"))
+    ]
     assert folder_of_names(tmp_path, named(tmp_path)) == list_folder(tmp_path)
 
 
 @given(names=st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=4))
-def test_no_bytes_of_a_name_stop_the_list(tmp_path_factory: pytest.TempPathFactory, names: list[bytes]) -> None:
+def test_no_bytes_of_a_name_stop_the_list(
+    tmp_path_factory: pytest.TempPathFactory, names: list[bytes]
+) -> None:
     root = tmp_path_factory.mktemp("names")
     write(root, "ok.jpg")
     written = {name for name in names if not {b"/"[0], 0} & {*name} and not name.startswith(b".")}
@@ -56,7 +72,17 @@ def test_no_bytes_of_a_name_stop_the_list(tmp_path_factory: pytest.TempPathFacto
 def test_names_that_are_not_utf8_and_deep_folders_are_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path, "ok.jpg", "a.dng", "b.CR2", "c", "d.dng", "ok.txt", "x.json", "/".join(150 * ["d"]) + "/deep.jpg")
+    write(
+        tmp_path,
+        "ok.jpg",
+        "a.dng",
+        "b.CR2",
+        "c",
+        "d.dng",
+        "ok.txt",
+        "x.json",
+        "/".join(150 * ["d"]) + "/deep.jpg",
+    )
     write(tmp_path, os.fsdecode(b"\xe9t\xe9 2003/a.jpg"), os.fsdecode(b"caf\xe9.jpg"))
     found = list_folder(tmp_path)
     assert found.images == ["ok.jpg"]

@@ -68,14 +68,19 @@ def test_long_runs_are_encoded():
 @given(
     shape=SHAPES,
     corners=st.lists(
-        st.floats(-4, 16, allow_subnormal=False).map(lambda value: round(value, 2)), min_size=6, max_size=16
+        st.floats(-4, 16, allow_subnormal=False).map(lambda value: round(value, 2)),
+        min_size=6,
+        max_size=16,
     ),
 )
 def test_polygon_covers_the_pixels_with_their_center_inside(shape, corners):
     polygon = corners[: len(corners) // 2 * 2]
     mask = np.zeros(shape, dtype=bool)
     fill_polygon(mask, polygon)
-    expected = [[inside(column + 0.5, row + 0.5, polygon) for column in range(shape[1])] for row in range(shape[0])]
+    expected = [
+        [inside(column + 0.5, row + 0.5, polygon) for column in range(shape[1])]
+        for row in range(shape[0])
+    ]
     np.testing.assert_array_equal(mask, np.array(expected))
 
 

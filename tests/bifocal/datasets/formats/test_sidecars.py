@@ -19,16 +19,19 @@ def read(root: Path, image: str = "0.JPG") -> CaptionTable:
 @pytest.mark.parametrize("suffix", ["txt", "TXT", "Txt"])
 def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"0.{suffix}").write_text("a dog\n")
-    (tmp_path / f"0.{suffix.replace('txt', 'json').replace('TXT', 'JSON').replace('Txt', 'Json')}").write_text(
-        '{"year": 3}'
-    )
+    (
+        tmp_path
+        / f"0.{suffix.replace('txt', 'json').replace('TXT', 'JSON').replace('Txt', 'Json')}"
+    ).write_text('{"year": 3}')
     assert read(tmp_path).rows == [("0.JPG", {IMAGE: "0.JPG", CAPTION: ["a dog"], "year": 3})]
 
 
 def test_all_keys_but_that_of_the_caption_are_the_users(tmp_path: Path) -> None:
     values = {"image": "mine", "text": "mine", "caption": "a dog"}
     (tmp_path / "0.json").write_text(json.dumps(values))
-    assert read(tmp_path).rows == [("0.JPG", {IMAGE: "0.JPG", CAPTION: "a dog", "image": "mine", "text": "mine"})]
+    assert read(tmp_path).rows == [
+        ("0.JPG", {IMAGE: "0.JPG", CAPTION: "a dog", "image": "mine", "text": "mine"})
+    ]
     (tmp_path / "0.txt").write_text("a cat")
     assert read(tmp_path).rows == [("0.JPG", {IMAGE: "0.JPG", CAPTION: ["a cat"], **values})]
 
@@ -38,7 +41,9 @@ def test_files_that_cannot_be_a_caption_are_listed(tmp_path: Path) -> None:
     with (tmp_path / "1.json").open("wb") as file:
         file.truncate(8 * 2**30)  # sparse
     (tmp_path / "2.json").write_text("[" * 100_000)
-    (tmp_path / "3.json").write_text(json.dumps({f"key {number}": 1 for number in range(20_000)} | {"caption": "a"}))
+    (tmp_path / "3.json").write_text(
+        json.dumps({f"key {number}": 1 for number in range(20_000)} | {"caption": "a"})
+    )
     (tmp_path / "4.txt").write_bytes(b"\xff")
     (tmp_path / "5.txt").write_text("a dog")
     for number in range(6):

@@ -14,12 +14,26 @@ from bifocal.datasets.base import SPLITS
 from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.scenes.captions import ADJECTIVES, MIN_DISTANCE, NOUNS, ON
 from bifocal.datasets.scenes.drawing import DRAWERS, OUTLINES, box_of, draw_scene, silhouette
-from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene, SceneObject
+from bifocal.datasets.scenes.layout import (
+    BACKGROUNDS,
+    COLORS,
+    RADII,
+    SHAPES,
+    TEXTURES,
+    Scene,
+    SceneObject,
+)
 from tests.bifocal.datasets.corpora.entries import label_values
 
 SIZE = 128
 SEEDS = st.integers(0, 2**32 - 1)
-ORDERS = {"left": ("x", 1), "right": ("x", -1), "above": ("y", 1), "over": ("y", 1), "higher": ("y", 1)} | {
+ORDERS = {
+    "left": ("x", 1),
+    "right": ("x", -1),
+    "above": ("y", 1),
+    "over": ("y", 1),
+    "higher": ("y", 1),
+} | {
     "below": ("y", -1),
     "under": ("y", -1),
     "lower": ("y", -1),
@@ -36,7 +50,10 @@ def draw(seed: int) -> tuple[Scene, list]:
 
 def hashes(folder: Path) -> dict[str, str]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
 
 
 def test_every_property_has_a_drawing_and_words():
@@ -111,7 +128,10 @@ def test_captions_differ_and_contain_their_phrases(seed):
 def test_phrases_match_the_drawn_objects(seed):
     _, sentences = draw(seed)
     meanings = {word: meaning for meaning, words in ADJECTIVES.items() for word in words}
-    nouns = sorted(((word, shape) for shape, words in NOUNS.items() for word in words), key=lambda pair: -len(pair[0]))
+    nouns = sorted(
+        ((word, shape) for shape, words in NOUNS.items() for word in words),
+        key=lambda pair: -len(pair[0]),
+    )
     numbers = {"a": 1, "an": 1, "two": 2, "three": 3}
     for sentence in sentences:
         for phrase, group in sentence.phrases:
@@ -134,7 +154,11 @@ def test_spatial_relations_of_captions_hold(seed):
         (first, group), (second, other) = sentence.phrases[:2]
         between = sentence.text.partition(first)[2].partition(second)[0].split()
         relations = [ORDERS[word] for word in between if word in ORDERS]
-        if between[-1:] in (["of"], ["than"], *([word] for word in ("above", "over", "below", "under"))) and relations:
+        if (
+            between[-1:]
+            in (["of"], ["than"], *([word] for word in ("above", "over", "below", "under")))
+            and relations
+        ):
             axis, sign = relations[-1]
             gaps = [sign * (getattr(b, axis) - getattr(a, axis)) for a in group for b in other]
             assert min(gaps) > MIN_DISTANCE
@@ -154,7 +178,10 @@ def test_image_does_not_depend_on_the_number_of_images(tmp_path):
     many = Scenes(train=6, val=3, test=2).read(tmp_path / "many")
     assert hashes(tmp_path / "few").items() <= hashes(tmp_path / "many").items()
     for image in few.images:
-        texts = [[c.text for c in corpus.captions if c.image_id == image.image_id] for corpus in (few, many)]
+        texts = [
+            [c.text for c in corpus.captions if c.image_id == image.image_id]
+            for corpus in (few, many)
+        ]
         assert texts[0] == texts[1]
 
 
@@ -165,7 +192,9 @@ def test_splits_share_no_image(tmp_path):
 
 def test_scenes_give_a_dataset_with_phrases_for_every_caption(tmp_path):
     corpus = Scenes(train=6, val=2, test=2, size=96).read(tmp_path / "images")
-    counts = write_dataset(tmp_path, "Scenes", corpus, copy_images=False, max_pixels=96 * 96, max_rejected_fraction=0.0)
+    counts = write_dataset(
+        tmp_path, "Scenes", corpus, copy_images=False, max_pixels=96 * 96, max_rejected_fraction=0.0
+    )
     dataset = read_dataset(tmp_path)
     assert [counts[f"images_{split}"] for split in SPLITS] == [6, 2, 2]
     assert dataset.image_root == tmp_path / "images"
@@ -185,7 +214,9 @@ def test_every_background_has_texture():
         assert pixels.mean(axis=2).std() > 2, name
 
 
-@pytest.mark.parametrize("wrong", [{"train": -1}, {"test": -5}, {"size": 10}, {"short": 6}, {"short": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"train": -1}, {"test": -5}, {"size": 10}, {"short": 6}, {"short": -1}]
+)
 def test_invalid_sizes_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Scenes(**wrong)
@@ -203,8 +234,13 @@ def test_short_captions_name_one_group_and_change_nothing_else(seed):
         words, appearance = phrase.lower().split(), group[0].appearance
         assert any(noun.split()[0] in phrase.lower() for noun in NOUNS[appearance.shape])
         assert set(words) & set(ADJECTIVES[appearance.color])
-        assert words[0] == ["a", "two", "three"][len(group) - 1] or (len(group) == 1 and words[0] == "an")
-        assert sentence.text.removeprefix(phrase) in {".", *(f" {on}." for on in ON[scene.background])}
+        assert words[0] == ["a", "two", "three"][len(group) - 1] or (
+            len(group) == 1 and words[0] == "an"
+        )
+        assert sentence.text.removeprefix(phrase) in {
+            ".",
+            *(f" {on}." for on in ON[scene.background]),
+        }
 
 
 def test_labels_of_a_scene_match_its_layout(tmp_path):

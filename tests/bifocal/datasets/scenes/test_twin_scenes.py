@@ -24,7 +24,10 @@ def test_the_captions_of_twins_are_equal_bags_of_words(seed, pair):
     one, other = (corpus.scene("train", 2 * pair + side)[1] for side in (0, 1))
     assert len({sentence.text for sentence in one}) == len(one) == len(other) == 5
     for sentence, of_twin in zip(one, other, strict=True):
-        words = [[word for word in tokenize(text.text) if word not in ("a", "an")] for text in (sentence, of_twin)]
+        words = [
+            [word for word in tokenize(text.text) if word not in ("a", "an")]
+            for text in (sentence, of_twin)
+        ]
         bags = [Counter(STEM(word) for word in bag) for bag in words]
         assert bags[0] == bags[1]
         assert sentence.text != of_twin.text
@@ -72,7 +75,9 @@ def test_pairs_of_every_kind_alternate_and_their_images_differ():
     corpus = TwinScenes(seed=3)
     assert [corpus.kind(number) for number in range(0, 8, 2)] == list(KINDS)
     for number in range(0, 8, 2):
-        one, other = (np.asarray(draw_scene(corpus.scene("train", number + side)[0], 64)) for side in (0, 1))
+        one, other = (
+            np.asarray(draw_scene(corpus.scene("train", number + side)[0], 64)) for side in (0, 1)
+        )
         assert (one != other).any()
 
 

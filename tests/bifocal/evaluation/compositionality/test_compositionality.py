@@ -25,14 +25,20 @@ def test_margins_are_differences_of_scores(subject: Subject):
     for margin, row in zip(margins[::7], choices.iloc[::7].itertuples(), strict=True):
         image = subject.image_embeddings[subject.pairs.image_ids.index(row.image_id)].double()
         with torch.inference_mode():
-            text = subject.model.embed_captions(subject.vectorizer.vectorize([row.caption, row.edited])).double()
+            text = subject.model.embed_captions(
+                subject.vectorizer.vectorize([row.caption, row.edited])
+            ).double()
         scores = [float(image @ vector / image.norm() / vector.norm()) for vector in text]
         assert margin == pytest.approx(scores[0] - scores[1], abs=1e-6)
 
 
-def test_a_bag_of_words_is_at_chance_where_the_words_stay(subject: Subject, monkeypatch: pytest.MonkeyPatch):
+def test_a_bag_of_words_is_at_chance_where_the_words_stay(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+):
     def bag(self, vectors, lengths):
-        return torch.nn.functional.normalize(vectors.sum(dim=1)[:, :1].repeat(1, 6) + torch.arange(6), dim=1)
+        return torch.nn.functional.normalize(
+            vectors.sum(dim=1)[:, :1].repeat(1, 6) + torch.arange(6), dim=1
+        )
 
     monkeypatch.setattr(type(subject.model.text_encoder), "forward", bag)
     result = Compositionality()(replace(subject))
@@ -43,7 +49,9 @@ def test_a_bag_of_words_is_at_chance_where_the_words_stay(subject: Subject, monk
     assert 0 <= relation["low"] <= relation["accuracy"] <= relation["high"] <= 100
 
 
-def test_a_model_of_pairs_is_scored_like_its_score_matrix(subject: Subject, grounding_subject: Subject):
+def test_a_model_of_pairs_is_scored_like_its_score_matrix(
+    subject: Subject, grounding_subject: Subject
+):
     choices = edited_captions(grounding_subject.split.captions).head(30)
     margins = score_margins(grounding_subject, choices)
     model, pairs = grounding_subject.model, grounding_subject.pairs
@@ -51,14 +59,19 @@ def test_a_model_of_pairs_is_scored_like_its_score_matrix(subject: Subject, grou
         cells = torch.cat([model.embed_images(regions) for regions in pairs.image_batches(4)])
         for margin, row in zip(margins[::5], choices.iloc[::5].itertuples(), strict=True):
             text = grounding_subject.vectorizer.vectorize([row.caption, row.edited])
-            scores = model.score(cells, model.embed_captions(text)).cross[pairs.image_ids.index(row.image_id)]
+            scores = model.score(cells, model.embed_captions(text)).cross[
+                pairs.image_ids.index(row.image_id)
+            ]
             assert margin == pytest.approx(float(scores[0] - scores[1]), abs=1e-5)
     assert np.abs(margins).max() > 0
 
 
 def test_the_report_lists_wrong_choices(subject: Subject):
     result = Compositionality()(replace(subject, shown=2))
-    assert {row.name for row in result.metric_rows()} >= {"compositionality.attributes", "compositionality.order"}
+    assert {row.name for row in result.metric_rows()} >= {
+        "compositionality.attributes",
+        "compositionality.order",
+    }
     table = result.report_sections()[0].blocks[-1]
     assert all(len(row) == 3 for row in table.rows)
 
@@ -86,7 +99,11 @@ def test_captions_without_an_edit_are_skipped(subject: Subject, tmp_path: Path):
         ("Two stars and three rings", "count", "three stars and two rings"),
         ("Two dogs run", "count", "three dogs run"),
         ("A dog runs", "count", None),
-        ("A red plus sign but no orange ring on sand.", "negation", "an orange ring but no red plus sign on sand"),
+        (
+            "A red plus sign but no orange ring on sand.",
+            "negation",
+            "an orange ring but no red plus sign on sand",
+        ),
         ("A man with a hat", "negation", "a man without a hat"),
         ("A dog runs", "negation", None),
         ("no dog", "negation", None),

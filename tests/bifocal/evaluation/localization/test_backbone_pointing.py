@@ -53,7 +53,9 @@ def test_the_accuracy_is_that_of_the_exported_head(with_backbone: Subject, folde
     for phrase in split.phrases.to_dict("records"):
         path = with_backbone.dataset.image_path(phrase["image_id"])
         (place,) = served.locate(path.read_bytes(), [phrase["phrase"]], 96)
-        width, height = split.images.set_index("image_id").loc[phrase["image_id"], ["width", "height"]]
+        width, height = split.images.set_index("image_id").loc[
+            phrase["image_id"], ["width", "height"]
+        ]
         point = np.array([peak(place.heatmap)]) * [width, height]
         hits.append(bool(pointing_hits(point, [phrase["boxes"]])[0]))
     metrics = result.metrics["backbone_pointing"]
@@ -64,7 +66,10 @@ def test_the_accuracy_is_that_of_the_exported_head(with_backbone: Subject, folde
 
 
 def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: Path) -> None:
-    unboxed = replace(with_backbone, dataset=replace(with_backbone.dataset, phrases=with_backbone.dataset.phrases[:0]))
+    unboxed = replace(
+        with_backbone,
+        dataset=replace(with_backbone.dataset, phrases=with_backbone.dataset.phrases[:0]),
+    )
     for threshold, caption in ((0.0, r"'[^']+': a guess"), (1.0, r"no '[^']+' in this image")):
         result = BackbonePointing(head(folder, threshold))(replace(unboxed, shown=2))
         assert (result.metrics, result.metric_rows()) == ({}, [])
@@ -76,9 +81,12 @@ def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: P
             assert item.badge is not None
             assert re.fullmatch(r"\d+%", item.badge.text)
             assert all(
-                (picture.point is None) == (threshold == 1.0) == (not picture.heatmap) for picture in item.pictures
+                (picture.point is None) == (threshold == 1.0) == (not picture.heatmap)
+                for picture in item.pictures
             )
-        assert ("a guess" if threshold == 0.0 else "in this image") in render(build_page(unboxed, [result], {}))
+        assert ("a guess" if threshold == 0.0 else "in this image") in render(
+            build_page(unboxed, [result], {})
+        )
 
 
 def test_features_without_a_classifier_give_the_reason(
@@ -88,9 +96,14 @@ def test_features_without_a_classifier_give_the_reason(
     state = load_file(folder / "weights.safetensors")
     for file in (*folder.glob("*.arrow"), folder / "classes.safetensors"):
         shutil.copy(file, tmp_path)
-    save_file({k: v for k, v in state.items() if "classifier" not in k}, tmp_path / "weights.safetensors")
+    save_file(
+        {k: v for k, v in state.items() if "classifier" not in k}, tmp_path / "weights.safetensors"
+    )
     without = replace(with_backbone, features=FeatureStore(tmp_path))
-    assert "2 missing (classifier.bias, classifier.weight)" in BackbonePointing(head(folder, 0.0))(without).skipped
+    assert (
+        "2 missing (classifier.bias, classifier.weight)"
+        in BackbonePointing(head(folder, 0.0))(without).skipped
+    )
 
 
 def test_phrases_of_the_gallery_are_things_that_captions_agree_on() -> None:

@@ -24,7 +24,9 @@ def test_locator_uses_words_of_phrase_in_its_sentence(subject: Subject) -> None:
     vectorizer = ElmoLayers()
     vectorizer.elmo = Elmo(ElmoOptions(filters=((1, 4),), lstm_dim=4, projection_dim=4)).eval()
     texts = ElmoMixtureEncoder(vectorizer.format.dim, 6, layers=vectorizer.format.layers)
-    model = GroundingModel(MultiLevelEncoder(DIM, 6, levels=1), texts, text_format="contextual").eval()
+    model = GroundingModel(
+        MultiLevelEncoder(DIM, 6, levels=1), texts, text_format="contextual"
+    ).eval()
     fitted = FittedVectorizer(vectorizer)
     few = replace(subject.dataset, phrases=subject.split.phrases.iloc[:8])
     grounding = replace(subject, model=model, vectorizer=fitted, dataset=few)
@@ -44,12 +46,16 @@ def test_locator_uses_words_of_phrase_in_its_sentence(subject: Subject) -> None:
         expected = phrase_heatmap(words[0, before : before + len(phrase.split())], cells)
         torch.testing.assert_close(scores[0], expected)
         torch.testing.assert_close(scores[1], sentence_heatmap(alone[0], cells))
-        without_context = replace(locator, localizer=MultiLevelHeatmap(text_context="phrase")).locate(rows)
+        without_context = replace(
+            locator, localizer=MultiLevelHeatmap(text_context="phrase")
+        ).locate(rows)
         torch.testing.assert_close(without_context.scores, scores[[1, 1]])
 
 
 def test_phrases_in_context_counts_occurrences_and_drops_equal_sentence(subject: Subject) -> None:
-    captions = pd.DataFrame({"caption_id": [0, 1], "image_id": ["x", "x"], "text": ["A man and a man.", "A dog!"]})
+    captions = pd.DataFrame(
+        {"caption_id": [0, 1], "image_id": ["x", "x"], "text": ["A man and a man.", "A dog!"]}
+    )
     columns = {"phrase_id": range(4), "image_id": "x", "phrase": ["a man", "a man", "a dog", "cat"]}
     phrases = pd.DataFrame(columns | {"caption_id": pd.array([0, 0, 1, None], dtype="Int64")})
     table = phrases_in_context(replace(subject.dataset, captions=captions, phrases=phrases))

@@ -14,11 +14,17 @@ from bifocal.localization import peak_points
 from bifocal.models.phrase_locator import PhraseLocator, phrases_in_context
 
 
-def test_object_localization_searches_every_category_in_every_image(subject: Subject, locator: PhraseLocator) -> None:
+def test_object_localization_searches_every_category_in_every_image(
+    subject: Subject, locator: PhraseLocator
+) -> None:
     assert "name of a category" in ObjectLocalization()(subject).skipped
     named = subject.dataset.phrases.drop_duplicates(["image_id", "category"])
-    named = named.assign(phrase=named["category"], caption_id=pd.array([None] * len(named), dtype="Int64"))
-    objects = replace(subject, dataset=replace(subject.dataset, phrases=named.reset_index(drop=True)))
+    named = named.assign(
+        phrase=named["category"], caption_id=pd.array([None] * len(named), dtype="Int64")
+    )
+    objects = replace(
+        subject, dataset=replace(subject.dataset, phrases=named.reset_index(drop=True))
+    )
     split = objects.split
     metrics = ObjectLocalization()(objects).metrics["objects"]
     assert {"point_mAP", "centre_mAP", "IoU@0.3", "IoU@0.4", "IoU@0.5"} <= metrics.keys()
@@ -41,7 +47,9 @@ def test_object_localization_searches_every_category_in_every_image(subject: Sub
 def test_object_localization_uses_segmentations(subject: Subject) -> None:
     """Each mask is the box of its phrase, so the metrics equal the metrics of boxes; emptied masks give 0."""
     named = subject.dataset.phrases.drop_duplicates(["image_id", "category"])
-    named = named.assign(phrase=named["category"], caption_id=pd.array([None] * len(named), dtype="Int64"))
+    named = named.assign(
+        phrase=named["category"], caption_id=pd.array([None] * len(named), dtype="Int64")
+    )
     pixels = (np.arange(64) + 0.5)[:, None, None], (np.arange(64) + 0.5)[None, :, None]
     masks = []
     for boxes in named["boxes"]:
@@ -50,7 +58,9 @@ def test_object_localization_uses_segmentations(subject: Subject) -> None:
 
     def metrics(mask: object) -> dict[str, float]:
         dataset = replace(subject.dataset, phrases=named.assign(mask=mask).reset_index(drop=True))
-        values: dict[str, float] = ObjectLocalization()(replace(subject, dataset=dataset)).metrics["objects"]
+        values: dict[str, float] = ObjectLocalization()(replace(subject, dataset=dataset)).metrics[
+            "objects"
+        ]
         return values
 
     from_boxes, from_masks = metrics(None), metrics(masks)
@@ -64,5 +74,7 @@ def test_true_mask_is_segmentation_or_boxes() -> None:
     left = np.zeros((32, 64), dtype=bool)
     left[:, :16] = True
     right_box = np.array([[32.0, 0, 64, 32]])
-    assert true_mask(encode_mask(left), right_box, 64, 32).sum(dim=0).tolist() == [64] * 16 + [0] * 48
+    assert (
+        true_mask(encode_mask(left), right_box, 64, 32).sum(dim=0).tolist() == [64] * 16 + [0] * 48
+    )
     assert true_mask(None, right_box, 64, 32).sum(dim=0).tolist() == [0] * 32 + [64] * 32

@@ -23,7 +23,9 @@ def test_phrase_localization_ranks_proposals_of_each_phrase(
     sizes = split.images.set_index("image_id")[["width", "height"]].astype(float)
     with FeatureWriter(tmp_path, regions=9, dim=DIM, metadata={}) as writer:
         for image_id in split.images["image_id"]:
-            first_boxes = [boxes[0] for boxes in split.phrases["boxes"][split.phrases["image_id"] == image_id]]
+            first_boxes = [
+                boxes[0] for boxes in split.phrases["boxes"][split.phrases["image_id"] == image_id]
+            ]
             boxes = np.unique(first_boxes, axis=0)[:8] / np.tile(sizes.loc[image_id], 2)
             boxes = np.concatenate([boxes, [[0, 0, 1, 1]]]).astype(np.float32)
             writer.add(image_id, random.normal(size=(len(boxes), DIM)).astype(np.float32), boxes)
@@ -50,8 +52,11 @@ def test_phrase_localization_ranks_proposals_of_each_phrase(
     assert metrics["upper_bound"] == pytest.approx(100 * np.mean(any_is_correct)) == metrics["R@10"]
     assert metrics["R@1"] < metrics["upper_bound"]
     assert metrics["union_box"]["R@1"] == pytest.approx(100 * np.mean(in_union))
-    assert {name: (values["R@1"], values["phrases"]) for name, values in metrics["categories"].items()} == {
-        name: (pytest.approx(100 * np.mean(values)), len(values)) for name, values in by_category.items()
+    assert {
+        name: (values["R@1"], values["phrases"]) for name, values in metrics["categories"].items()
+    } == {
+        name: (pytest.approx(100 * np.mean(values)), len(values))
+        for name, values in by_category.items()
     }
     assert precision["count"].sum() == metrics["phrases"] == len(split.phrases)
     assert metrics["mAP"] == pytest.approx(precision["AP"].mean())

@@ -58,34 +58,49 @@ def test_pointing_game_keeps_default_k_if_validation_is_evaluated(bean_subject: 
 def test_pointing_game_is_skipped_with_reason(subject: Subject) -> None:
     without = replace(subject.dataset, phrases=subject.dataset.phrases.iloc[:0])
     assert "no phrases with boxes" in PointingGame()(replace(subject, dataset=without)).skipped
-    model = TwoBranchModel(LinearEncoder(DIM, 6), GRUEncoder(WORDS, 6), text_format="tokens", vocabulary_size=9)
+    model = TwoBranchModel(
+        LinearEncoder(DIM, 6), GRUEncoder(WORDS, 6), text_format="tokens", vocabulary_size=9
+    )
     assert "LinearEncoder has no localizer" in PointingGame()(replace(subject, model=model)).skipped
 
 
-def test_pointing_game_accuracy_by_category_is_share_of_its_phrases(subject: Subject, locator: PhraseLocator) -> None:
+def test_pointing_game_accuracy_by_category_is_share_of_its_phrases(
+    subject: Subject, locator: PhraseLocator
+) -> None:
     phrases = subject.dataset.phrases
-    phrases = phrases.assign(category=["a/b" if row % 3 == 0 else "b" for row in range(len(phrases))])
+    phrases = phrases.assign(
+        category=["a/b" if row % 3 == 0 else "b" for row in range(len(phrases))]
+    )
     phrases.loc[1, "category"] = None
     changed = replace(subject, dataset=replace(subject.dataset, phrases=phrases))
     by_category = PointingGame()(changed).metrics["pointing"]["categories"]
     pointing = point_at_phrases(locator, changed.split)
     for category in ("a", "b"):
         members = [category in str(name).split("/") for name in pointing.phrases["category"]]
-        assert by_category[category]["accuracy"] == pytest.approx(100 * pointing.hits[members].mean())
+        assert by_category[category]["accuracy"] == pytest.approx(
+            100 * pointing.hits[members].mean()
+        )
         assert by_category[category]["phrases"] == sum(members)
     assert list(by_category) == ["b", "a"]
 
 
-def test_phrases_with_words_that_no_training_caption_has(subject: Subject, locator: PhraseLocator) -> None:
+def test_phrases_with_words_that_no_training_caption_has(
+    subject: Subject, locator: PhraseLocator
+) -> None:
     """The thesis, figure 4.8, as a share: against loops over the phrases."""
     pointing = point_at_phrases(locator, subject.split)
-    seen = sorted({word for text in pointing.phrases["phrase"] for word in text.lower().split()})[1:]
+    seen = sorted({word for text in pointing.phrases["phrase"] for word in text.lower().split()})[
+        1:
+    ]
     captions = subject.dataset.captions
     of_training = captions["image_id"].isin(subject.dataset.split("train").images["image_id"])
     captions = captions.assign(text=captions["text"].mask(of_training, " ".join(seen)))
     changed = replace(subject, dataset=replace(subject.dataset, captions=captions))
     metrics = PointingGame()(changed).metrics["pointing"]
-    unseen = [any(word not in seen for word in text.lower().split()) for text in pointing.phrases["phrase"]]
+    unseen = [
+        any(word not in seen for word in text.lower().split())
+        for text in pointing.phrases["phrase"]
+    ]
     hits = [bool(hit) for hit, without in zip(pointing.hits, unseen, strict=True) if without]
     assert 0 < len(hits) < len(unseen)
     assert metrics["unseen_words"]["phrases"] == len(hits)
@@ -98,7 +113,9 @@ def test_phrases_with_words_that_no_training_caption_has(subject: Subject, locat
 def test_phrases_of_small_boxes_are_left_out(subject: Subject, locator: PhraseLocator) -> None:
     everything = point_at_phrases(locator, subject.split)
     areas = []
-    for boxes, (width, height) in zip(everything.phrases["boxes"], everything.sizes.tolist(), strict=True):
+    for boxes, (width, height) in zip(
+        everything.phrases["boxes"], everything.sizes.tolist(), strict=True
+    ):
         x, y = boxes[:, [0, 2]].ravel().tolist(), boxes[:, [1, 3]].ravel().tolist()
         areas.append((max(x) - min(x)) * (max(y) - min(y)) / (width * height))
     limit = sorted(areas)[len(areas) // 2]

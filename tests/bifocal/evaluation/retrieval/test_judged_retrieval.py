@@ -24,23 +24,34 @@ def numbered(subject: Subject) -> Subject:
         split,
         images=split.images.assign(image_id=split.images["image_id"].map(number)),
         captions=split.captions.assign(
-            image_id=split.captions["image_id"].map(number), caption_id=range(100, 100 + len(split.captions))
+            image_id=split.captions["image_id"].map(number),
+            caption_id=range(100, 100 + len(split.captions)),
         ),
     )
     result = replace(subject)
     # The stores know the previous ids.
-    result.__dict__.update({"split": renamed, "pairs": subject.pairs, "embeddings": subject.embeddings})
+    result.__dict__.update(
+        {"split": renamed, "pairs": subject.pairs, "embeddings": subject.embeddings}
+    )
     return result
 
 
 @pytest.fixture(scope="module")
-def judged(numbered: Subject, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lists, Lists]:
+def judged(
+    numbered: Subject, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Lists, Lists]:
     """Folder of drawn judgments in the layout of the package, captions by image, and images by caption."""
     random = np.random.default_rng(0)
     images = numbered.split.images["image_id"].tolist()
     captions = [str(caption_id) for caption_id in numbered.split.captions["caption_id"]]
-    by_image = {one: random.choice(captions, random.integers(1, 9), replace=False).tolist() for one in images[:7]}
-    by_caption = {one: random.choice(images, random.integers(1, 6), replace=False).tolist() for one in captions[::2]}
+    by_image = {
+        one: random.choice(captions, random.integers(1, 9), replace=False).tolist()
+        for one in images[:7]
+    }
+    by_caption = {
+        one: random.choice(images, random.integers(1, 6), replace=False).tolist()
+        for one in captions[::2]
+    }
     folder = tmp_path_factory.mktemp("judged")
     for name, lists in (("image_to_caption", by_image), ("caption_to_image", by_caption)):
         numbers = {query: [int(one) for one in found] for query, found in lists.items()}
@@ -57,8 +68,14 @@ def retrieved(numbered: Subject) -> tuple[dict[int, list[int]], dict[int, list[i
     caption_ids = numbered.split.captions["caption_id"].to_numpy()
     scores = images @ captions.T
     return (
-        {int(one): caption_ids[np.argsort(-row)].tolist() for one, row in zip(image_ids, scores, strict=True)},
-        {int(one): image_ids[np.argsort(-row)].tolist() for one, row in zip(caption_ids, scores.T, strict=True)},
+        {
+            int(one): caption_ids[np.argsort(-row)].tolist()
+            for one, row in zip(image_ids, scores, strict=True)
+        },
+        {
+            int(one): image_ids[np.argsort(-row)].tolist()
+            for one, row in zip(caption_ids, scores.T, strict=True)
+        },
     )
 
 
@@ -71,18 +88,22 @@ def measures(lists: Mapping[int, list[int]], judged: Lists) -> dict[str, float]:
         for k in KS:
             sums[f"R@{k}"] += any(found[:k])
         sums["R-precision"] += sum(found[: len(correct)]) / len(correct)
-        sums["mAP@R"] += sum(sum(found[: rank + 1]) / (rank + 1) for rank in range(len(correct)) if found[rank]) / len(
-            correct
-        )
+        sums["mAP@R"] += sum(
+            sum(found[: rank + 1]) / (rank + 1) for rank in range(len(correct)) if found[rank]
+        ) / len(correct)
     return {name: 100 * value / len(judged) for name, value in sums.items()}
 
 
 def test_metrics_equal_loops(
-    numbered: Subject, judged: tuple[Path, Lists, Lists], retrieved: tuple[dict[int, list[int]], dict[int, list[int]]]
+    numbered: Subject,
+    judged: tuple[Path, Lists, Lists],
+    retrieved: tuple[dict[int, list[int]], dict[int, list[int]]],
 ) -> None:
     folder, by_image, by_caption = judged
     result = JudgedRetrieval(folder, ["eccv"], protocol="full")(numbered)
-    for direction, lists, answers in zip(result.metrics["eccv"], retrieved, (by_image, by_caption), strict=True):
+    for direction, lists, answers in zip(
+        result.metrics["eccv"], retrieved, (by_image, by_caption), strict=True
+    ):
         expected = measures(lists, answers) | {"queries": len(answers)}
         assert result.metrics["eccv"][direction] == pytest.approx(expected)
     for row in result.metric_rows():
@@ -94,7 +115,9 @@ def test_metrics_equal_loops(
 
 
 def test_metrics_equal_the_published_package(
-    numbered: Subject, judged: tuple[Path, Lists, Lists], retrieved: tuple[dict[int, list[int]], dict[int, list[int]]]
+    numbered: Subject,
+    judged: tuple[Path, Lists, Lists],
+    retrieved: tuple[dict[int, list[int]], dict[int, list[int]]],
 ) -> None:
     package = pytest.importorskip("eccv_caption").Metrics()
     folder = judged[0]
@@ -113,11 +136,20 @@ def test_metrics_equal_the_published_package(
 
 def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Path) -> None:
     split = numbered.split
-    own = {str(caption): image for caption, image in split.captions[["caption_id", "image_id"]].to_numpy()}
+    own = {
+        str(caption): image
+        for caption, image in split.captions[["caption_id", "image_id"]].to_numpy()
+    }
     first, other = list(own), split.images["image_id"].tolist()
     rows = ["caption,image,agg_score,sampling_method"]
-    for caption, image, score in ((first[0], other[3], 3.0), (first[0], other[4], 2.99), (first[1], other[5], 4.2)):
-        rows.append(f"COCO_val2014:sentid:{caption},COCO_val2014_{int(image):012d}.jpg,{score},c2i_intrasim")
+    for caption, image, score in (
+        (first[0], other[3], 3.0),
+        (first[0], other[4], 2.99),
+        (first[1], other[5], 4.2),
+    ):
+        rows.append(
+            f"COCO_val2014:sentid:{caption},COCO_val2014_{int(image):012d}.jpg,{score},c2i_intrasim"
+        )
     (tmp_path / "sits_test.csv").write_text("\n".join(rows) + "\n")
     evaluator = JudgedRetrieval(tmp_path, ["cxc"], protocol="full")
     by_caption = {caption: [image] for caption, image in own.items()}
@@ -139,7 +171,9 @@ def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Pa
         evaluator(numbered)
 
 
-def test_judgments_of_other_images_and_missing_files_are_refused(numbered: Subject, tmp_path: Path) -> None:
+def test_judgments_of_other_images_and_missing_files_are_refused(
+    numbered: Subject, tmp_path: Path
+) -> None:
     evaluator = JudgedRetrieval(tmp_path, protocol="full")
     with pytest.raises(ValueError, match=r"ECCV Caption needs .*eccv_image_to_caption\.json"):
         evaluator(numbered)
@@ -155,7 +189,9 @@ def test_judgments_of_other_images_and_missing_files_are_refused(numbered: Subje
 
 
 def test_retrieval_reports_precision_of_caption_retrieval(
-    subject: Subject, numbered: Subject, retrieved: tuple[dict[int, list[int]], dict[int, list[int]]]
+    subject: Subject,
+    numbered: Subject,
+    retrieved: tuple[dict[int, list[int]], dict[int, list[int]]],
 ) -> None:
     own: Lists = {}
     for caption, image in numbered.split.captions[["caption_id", "image_id"]].to_numpy():

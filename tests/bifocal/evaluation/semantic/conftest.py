@@ -12,7 +12,9 @@ from bifocal.datasets.corpora import Scenes
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("scenes")
     corpus = Scenes(train=12, val=1, test=20, size=64).read(folder / "images")
-    write_dataset(folder, "Scenes", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0)
+    write_dataset(
+        folder, "Scenes", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0
+    )
     return read_dataset(folder)
 
 

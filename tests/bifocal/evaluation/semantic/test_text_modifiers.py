@@ -28,13 +28,17 @@ def test_a_subtracted_word_is_asked_of_images_that_have_it() -> None:
     def share(query: int, weight: float) -> float:
         asked = [x + weight * t for x, t in zip(vectors[query], direction, strict=True)]
         scores = {
-            row: sum(a * b for a, b in zip(asked, vectors[row], strict=True)) for row in range(24) if row != query
+            row: sum(a * b for a, b in zip(asked, vectors[row], strict=True))
+            for row in range(24)
+            if row != query
         }
         return sum(row % 4 == 0 for row in sorted(scores, key=lambda row: -scores[row])[:10]) / 10
 
     values = modifier_metrics(images, word, has_word, seed=0, weight=-1.0)
     queries = [row for row in range(24) if row % 4 == 0]
     for name, weight in (("before", 0.0), ("after", -1.0)):
-        assert values[name] == pytest.approx(100 * sum(share(query, weight) for query in queries) / len(queries))
+        assert values[name] == pytest.approx(
+            100 * sum(share(query, weight) for query in queries) / len(queries)
+        )
     assert values["chance"] == pytest.approx(100 * 5 / 23)
     assert values["after"] != values["before"]

@@ -15,7 +15,13 @@ from bifocal.text.vectorizers import SentenceVectors
 from bifocal.text.vectorizers.base import load_vectorizer
 from tests.bifocal.text_models import CAPTIONS, write_text_model
 
-SENTENCES = ["a dog", "", "Two RED birds on the unknownword", "bird " * 60, "Ein_Hund rennt, durch!"]
+SENTENCES = [
+    "a dog",
+    "",
+    "Two RED birds on the unknownword",
+    "bird " * 60,
+    "Ein_Hund rennt, durch!",
+]
 LORA = {"name": "TransformerEncoder", "train": {"name": "LoRA", "rank": 2}, "pooling": "max_tokens"}
 CASES: dict[str, tuple[str, Any]] = {
     "linear": ("SentenceVectors", "LinearEncoder"),
@@ -33,7 +39,11 @@ def tiny() -> Path:
     entries.insert(2, {"path": "2_Dense", "type": "sentence_transformers.models.Dense"})
     (folder / "modules.json").write_text(json.dumps(entries))
     (folder / "2_Dense").mkdir()
-    dense = {"in_features": 8, "out_features": 7, "activation_function": "torch.nn.modules.activation.Tanh"}
+    dense = {
+        "in_features": 8,
+        "out_features": 7,
+        "activation_function": "torch.nn.modules.activation.Tanh",
+    }
     (folder / "2_Dense" / "config.json").write_text(json.dumps(dense))
     weights = {"linear.weight": torch.randn(7, 8), "linear.bias": torch.randn(7)}
     save_file(weights, folder / "2_Dense" / "model.safetensors")
@@ -41,14 +51,18 @@ def tiny() -> Path:
 
 
 @pytest.fixture(scope="module", params=CASES)
-def exported(request: pytest.FixtureRequest, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def exported(
+    request: pytest.FixtureRequest, tiny: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Any]:
     """The exported folder of a case, and the sentence vectors of its model."""
     folder = tmp_path_factory.mktemp("model")
     name, encoder = CASES[request.param]
     model = write_text_model(folder, {"name": name, "path": tiny}, encoder)
     export_sentence_transformer(folder / "embedding", folder / "text", folder / "exported")
     with torch.inference_mode():
-        vectors = model.embed_captions(load_vectorizer(folder / "text").vectorize(SENTENCES)).numpy()
+        vectors = model.embed_captions(
+            load_vectorizer(folder / "text").vectorize(SENTENCES)
+        ).numpy()
     return folder / "exported", vectors
 
 
@@ -69,6 +83,11 @@ def test_sentence_transformers_gives_the_vectors_of_the_model(exported: tuple[Pa
 
 def test_other_text_encoders_are_refused(tmp_path: Path) -> None:
     write_text_model(tmp_path, {"name": "TFIDF"}, "LinearEncoder")
-    with pytest.raises(ValueError, match="LinearEncoder over TFIDF cannot be written as modules of sentence-transform"):
-        export_sentence_transformer(tmp_path / "embedding", tmp_path / "text", tmp_path / "exported")
+    with pytest.raises(
+        ValueError,
+        match="LinearEncoder over TFIDF cannot be written as modules of sentence-transform",
+    ):
+        export_sentence_transformer(
+            tmp_path / "embedding", tmp_path / "text", tmp_path / "exported"
+        )
     assert not (tmp_path / "exported").exists()

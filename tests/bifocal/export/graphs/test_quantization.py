@@ -19,13 +19,22 @@ from bifocal.onnx.sessions import open_session, run_graph
 RANDOM = np.random.default_rng(0)
 
 
-def write(file: Path, nodes: list[onnx.NodeProto], value: onnx.ValueInfoProto, **weights: NDArray[np.float32]) -> None:
+def write(
+    file: Path,
+    nodes: list[onnx.NodeProto],
+    value: onnx.ValueInfoProto,
+    **weights: NDArray[np.float32],
+) -> None:
     output = helper.make_tensor_value_info("output", TensorProto.FLOAT, None)
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "made", [value], [output], tensors)
     # The exporter notes the shapes of weights, too.
-    graph.value_info.extend(helper.make_tensor_value_info(n, TensorProto.FLOAT, a.shape) for n, a in weights.items())
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
+    graph.value_info.extend(
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, a.shape) for n, a in weights.items()
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file
+    )
 
 
 def text(file: Path) -> list[NDArray[np.int64]]:
@@ -38,7 +47,12 @@ def text(file: Path) -> list[NDArray[np.int64]]:
     ]
     shapes = {"table": (300, 64), "product": (64, 96), "layer": (48, 96), "bias": (48,)}
     weights = {name: RANDOM.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    write(file, nodes, helper.make_tensor_value_info("values", TensorProto.INT64, ["batch", "time"]), **weights)
+    write(
+        file,
+        nodes,
+        helper.make_tensor_value_info("values", TensorProto.INT64, ["batch", "time"]),
+        **weights,
+    )
     model = onnx.load(file)
     model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axes"))
     onnx.save(model, file)
@@ -55,7 +69,9 @@ def image(file: Path) -> list[NDArray[np.float32]]:
     shapes = {"first": (32, 3, 3, 3), "second": (40, 32, 3, 3), "bias": (40,)}
     weights = {name: RANDOM.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     weights["second"] *= np.logspace(-3, 2, 40, dtype=np.float32)[:, None, None, None]
-    value = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["batch", 3, "height", "width"])
+    value = helper.make_tensor_value_info(
+        "pixels", TensorProto.FLOAT, ["batch", 3, "height", "width"]
+    )
     write(file, nodes, value, **weights)
     return [RANDOM.random(size, dtype=np.float32) for size in ((1, 3, 8, 8), (2, 3, 5, 9))]
 
@@ -72,7 +88,9 @@ def test_quantized_graph_is_smaller_and_near_the_float_graph(
     assert not caplog.records  # users would see onnxruntime's advice
     assert file.stat().st_size < size / 3
     quantized = open_session(file)
-    assert [value.shape for value in quantized.get_inputs()] == [value.shape for value in session.get_inputs()]
+    assert [value.shape for value in quantized.get_inputs()] == [
+        value.shape for value in session.get_inputs()
+    ]
     for array, reference in zip(inputs, expected, strict=True):
         output = run_graph(quantized, [array])[0]
         assert not np.array_equal(output, reference)
@@ -85,7 +103,9 @@ def test_quantized_graph_is_smaller_and_near_the_float_graph(
 
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 5), exponent=st.integers(-20, 20))
 def test_rounding_is_at_most_half_a_step(seed: int, rows: int, exponent: int) -> None:
-    weights = (np.random.default_rng(seed).normal(size=(rows, 3, 2)) * 2.0**exponent).astype(np.float32)
+    weights = (np.random.default_rng(seed).normal(size=(rows, 3, 2)) * 2.0**exponent).astype(
+        np.float32
+    )
     weights[0] = 0
     values, scales = quantize_rows(weights)
     error = np.abs(values * scales[:, None, None] - weights)

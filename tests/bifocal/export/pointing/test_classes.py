@@ -20,11 +20,21 @@ from bifocal.onnx.pointing.head import cell_classes, heatmap, phrase_map
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
 from bifocal.text.transformer.tiny import write_tiny_transformer
-from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, describe, write_head, write_network
+from tests.bifocal.pointing_heads import (
+    DEFINITIONS,
+    NAMES,
+    PADDED,
+    describe,
+    write_head,
+    write_network,
+)
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "padding by the size": PADDED,
-    "pooling": {"backbone": "resnet10t", "model_arguments": {"channels": [8, 8, 16, 16], "stem_width": 8}},
+    "pooling": {
+        "backbone": "resnet10t",
+        "model_arguments": {"channels": [8, 8, 16, 16], "stem_width": 8},
+    },
 }
 
 
@@ -44,7 +54,9 @@ def image_file(side: int = 80) -> bytes:
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=list(NETWORKS))
-def test_the_graph_takes_any_multiple_of_the_stride(network: dict[str, Any], tmp_path: Path) -> None:
+def test_the_graph_takes_any_multiple_of_the_stride(
+    network: dict[str, Any], tmp_path: Path
+) -> None:
     head, difference = write_head(tmp_path, network)
     assert difference < 1e-4
     module = load_class_logits(describe(network), tmp_path / "weights.safetensors", head)
@@ -52,7 +64,9 @@ def test_the_graph_takes_any_multiple_of_the_stride(network: dict[str, Any], tmp
     with Image.open(BytesIO(content)) as opened, torch.inference_mode():
         logits = [
             module(
-                torch.from_numpy(np.array(opened.resize((size, size), Image.Resampling.BICUBIC))).movedim(2, 0)[None]
+                torch.from_numpy(
+                    np.array(opened.resize((size, size), Image.Resampling.BICUBIC))
+                ).movedim(2, 0)[None]
             )
             for size in (96, 64)
         ]
@@ -74,7 +88,9 @@ def test_similarities_are_those_of_the_sentence_encoder(tmp_path: Path) -> None:
     def embed(text: str) -> torch.Tensor:
         ids, lengths = tokenizer.batch([text])
         with torch.inference_mode():
-            return normalize(tower(torch.from_numpy(ids), torch.from_numpy(lengths)), dim=1)[0].double()
+            return normalize(tower(torch.from_numpy(ids), torch.from_numpy(lengths)), dim=1)[
+                0
+            ].double()
 
     similarity = PointingHead(tmp_path / "head").similarity
     for phrase in ("red dog", "siren"):
@@ -88,7 +104,10 @@ def test_similarities_are_those_of_the_sentence_encoder(tmp_path: Path) -> None:
             expected.append(total / 4)
         # The encoder computes in int8.
         assert similarity([phrase])[0] == pytest.approx(expected, abs=0.05)
-    assert similarity(["a long phrase beside it", "red dog"])[1].tolist() == similarity(["red dog"])[0].tolist()
+    assert (
+        similarity(["a long phrase beside it", "red dog"])[1].tolist()
+        == similarity(["red dog"])[0].tolist()
+    )
 
 
 def test_without_a_sentence_encoder_words_decide(tmp_path: Path) -> None:
@@ -100,9 +119,13 @@ def test_without_a_sentence_encoder_words_decide(tmp_path: Path) -> None:
 
 def test_the_cache_keeps_the_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head, _ = write_head(tmp_path)
-    monkeypatch.setattr("bifocal.export.pointing.classes.run_in_fresh_process", None)  # an export would call it
+    monkeypatch.setattr(
+        "bifocal.export.pointing.classes.run_in_fresh_process", None
+    )  # an export would call it
     other = replace(head, sizes=(64,))
-    export_head(describe(PADDED), tmp_path / "weights.safetensors", other, tmp_path / "other", seed=0)
+    export_head(
+        describe(PADDED), tmp_path / "weights.safetensors", other, tmp_path / "other", seed=0
+    )
     assert json.loads((tmp_path / "other" / "head.json").read_text())["sizes"] == [64]
 
 

@@ -23,14 +23,20 @@ from tests.bifocal.contrastive import SMALL
 
 
 @pytest.fixture(scope="module")
-def towers(graph_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
+def towers(
+    graph_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[dict[str, Any], Path]]:
     """Return the description and the weights of a small random model."""
     folder = tmp_path_factory.mktemp("towers")
     torch.manual_seed(0)
     backbone = OpenClip(tag=None, model_arguments=SMALL).backbone
     state = backbone.network.state_dict()
     save_file(
-        {name: tensor + 0.1 * torch.randn_like(tensor) for name, tensor in state.items() if tensor.is_floating_point()},
+        {
+            name: tensor + 0.1 * torch.randn_like(tensor)
+            for name, tensor in state.items()
+            if tensor.is_floating_point()
+        },
         folder / "weights.safetensors",
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -58,13 +64,17 @@ def test_served_heatmaps_are_those_of_torch(
     image.save(file, "PNG")
     places = pointer.locate(file.getvalue(), ["a red dog", "snow"], side=24)
     backbone, side = load_towers(description, weights, head), size or 32
-    pixels = torch.from_numpy(np.array(image.resize((side, side), Image.Resampling.BICUBIC))).movedim(2, 0)[None]
+    pixels = torch.from_numpy(
+        np.array(image.resize((side, side), Image.Resampling.BICUBIC))
+    ).movedim(2, 0)[None]
     with torch.inference_mode():
         patches = Patches(backbone, head)(pixels)[0]
         for phrase, place in zip(("a red dog", "snow"), places, strict=True):
             texts = normalize(backbone.embed_sentences([phrase, f"a photo of a {phrase}"]), dim=1)
             values = patches @ normalize(texts.sum(dim=0), dim=0)
-            assert place.heatmap == pytest.approx(heatmap([values.numpy()], 24, head.sigma, head.center), abs=5e-3)
+            assert place.heatmap == pytest.approx(
+                heatmap([values.numpy()], 24, head.sigma, head.center), abs=5e-3
+            )
             assert (place.probability, place.present) == (None, True)
     assert patches.shape[:2] == (side // 8, side // 8)
 
@@ -78,5 +88,7 @@ def test_towers_without_a_class_token_and_other_networks_are_errors(
         export_head({**description, "backbone": "resnet18"}, weights, head, tmp_path, seed=0)
     resnet = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
     arguments = {**SMALL, "vision_cfg": resnet}
-    with pytest.raises(ValueError, match=r"a ModifiedResNet .*expected a vision transformer of open_clip"):
+    with pytest.raises(
+        ValueError, match=r"a ModifiedResNet .*expected a vision transformer of open_clip"
+    ):
         export_head({**description, "model_arguments": arguments}, weights, head, tmp_path, seed=0)

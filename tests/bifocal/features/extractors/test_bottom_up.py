@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.backbones.detectors.bottom_up import BottomUpNetwork, anchor_grid, clip, convert_bottom_up, decode, resize
+from bifocal.backbones.detectors.bottom_up import (
+    BottomUpNetwork,
+    anchor_grid,
+    clip,
+    convert_bottom_up,
+    decode,
+    resize,
+)
 from bifocal.features.extractors import BottomUp
 from bifocal.features.extractors.bottom_up import class_scores
 from bifocal.training.weights import FromFile
@@ -38,7 +45,9 @@ def test_decoded_boxes_follow_the_definition() -> None:
     ):
         width, height = x1 - x0 + 1, y1 - y0 + 1
         x, y = x0 + 0.5 * width + dx * width, y0 + 0.5 * height + dy * height
-        w, h = (math.exp(min(d, math.log(1000 / 16))) * side for d, side in ((dw, width), (dh, height)))
+        w, h = (
+            math.exp(min(d, math.log(1000 / 16))) * side for d, side in ((dw, width), (dh, height))
+        )
         assert box == pytest.approx([x - w / 2, y - h / 2, x + w / 2, y + h / 2], rel=1e-5)
     assert clip(torch.tensor([[-3.0, 5, 99, 99]]), height=20, width=30).tolist() == [[0, 5, 29, 19]]
 
@@ -48,7 +57,9 @@ def test_resize_is_that_of_opencv() -> None:
     image = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
     pixels, scale = resize(torch.from_numpy(image).permute(2, 0, 1), shorter=60, longer=100)
     mean = np.array([[[102.9801, 115.9465, 122.7717]]])
-    expected = cv2.resize(image[:, :, ::-1] - mean, None, fx=1.25, fy=1.25, interpolation=cv2.INTER_LINEAR)
+    expected = cv2.resize(
+        image[:, :, ::-1] - mean, None, fx=1.25, fy=1.25, interpolation=cv2.INTER_LINEAR
+    )
     assert scale == 1.25
     np.testing.assert_allclose(pixels[0].permute(1, 2, 0).numpy(), expected, atol=1e-2)
     assert resize(torch.zeros(3, 20, 80, dtype=torch.uint8), 60, 100)[0].shape == (1, 3, 25, 100)
@@ -94,7 +105,11 @@ def published_names(network: BottomUpNetwork) -> dict[str, Tensor]:
     for name, tensor in network.state_dict().items():
         first, _, rest = name.partition(".")
         state[f"{prefixes[first]}.{rest}" if first in prefixes else f"backbone.{name}"] = tensor
-    for name in ("box_predictor.bbox_pred.weight", "box_predictor.attr_linear1.bias", "box_predictor.cls_embed.weight"):
+    for name in (
+        "box_predictor.bbox_pred.weight",
+        "box_predictor.attr_linear1.bias",
+        "box_predictor.cls_embed.weight",
+    ):
         state[f"roi_heads.{name}"] = torch.zeros(2)
     return state | {"proposal_generator.anchor_generator.cell_anchors.0": torch.zeros(12, 4)}
 
@@ -115,15 +130,23 @@ def test_network_has_the_shapes_of_the_published_one() -> None:
         "roi_heads.box_predictor.cls_score.weight": (1601, 2048),
     }
     assert {name: tuple(state[name].shape) for name in shapes} == shapes
-    assert not any(name.startswith(("backbone.res4.23", "backbone.res5", "backbone.res2.1.shortcut")) for name in state)
+    assert not any(
+        name.startswith(("backbone.res4.23", "backbone.res5", "backbone.res2.1.shortcut"))
+        for name in state
+    )
 
 
 def test_converted_checkpoint_gives_the_features_of_the_network(tmp_path: Path) -> None:
     torch.manual_seed(0)
     trained, extractor = (BottomUp(regions=6, size=96, model_arguments=SMALL) for _ in range(2))
-    torch.save({"model": published_names(trained.backbone.network), "iteration": 320000}, tmp_path / "r101.pth")
+    torch.save(
+        {"model": published_names(trained.backbone.network), "iteration": 320000},
+        tmp_path / "r101.pth",
+    )
     small = BottomUpNetwork(**SMALL)
-    assert convert_bottom_up(tmp_path / "r101.pth", tmp_path / "r101.safetensors", small) == len(small.state_dict())
+    assert convert_bottom_up(tmp_path / "r101.pth", tmp_path / "r101.safetensors", small) == len(
+        small.state_dict()
+    )
     FromFile(tmp_path / "r101.safetensors").load(extractor.backbone)
     image = torch.randint(0, 256, (3, 80, 120), dtype=torch.uint8)
     (expected,), (regions,) = trained.extract([image]), extractor.extract([image])

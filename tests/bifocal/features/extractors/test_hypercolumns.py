@@ -16,17 +16,23 @@ LAYERS = ("layer2", "layer3", "layer4")
 def levels(extractor: Hypercolumns, pixels: Tensor) -> list[Tensor]:
     network = extractor.backbone.network
     inputs = extractor.backbone.normalize(pixels.unsqueeze(0))
-    low = network.layer2(network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(inputs))))))
+    low = network.layer2(
+        network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(inputs)))))
+    )
     middle = network.layer3(low)
     return [low[0], middle[0], network.layer4(middle)[0]]
 
 
-def hypercolumn(maps: list[Tensor], row: int, column: int, lower_norm: float, power: float) -> Tensor:
+def hypercolumn(
+    maps: list[Tensor], row: int, column: int, lower_norm: float, power: float
+) -> Tensor:
     *lower, last = maps
     parts = []
     for level in lower:
         step = level.shape[1] // last.shape[1]
-        mean = level[:, row * step : (row + 1) * step, column * step : (column + 1) * step].mean(dim=(1, 2))
+        mean = level[:, row * step : (row + 1) * step, column * step : (column + 1) * step].mean(
+            dim=(1, 2)
+        )
         parts.append(lower_norm * mean / mean.norm())
     top = last[:, row, column].sign() * last[:, row, column].abs() ** power
     return torch.cat([*parts, top / top.norm()])
@@ -40,7 +46,9 @@ def image() -> Image.Image:
 @pytest.mark.parametrize("power", [1.0, 0.5])
 def test_hypercolumns_concatenate_all_layers_at_the_cell(image: Image.Image, power: float) -> None:
     torch.manual_seed(0)
-    extractor = Hypercolumns("resnet10t", LAYERS, lower_norm=0.3, power=power, size=96, model_arguments=SMALL)
+    extractor = Hypercolumns(
+        "resnet10t", LAYERS, lower_norm=0.3, power=power, size=96, model_arguments=SMALL
+    )
     pixels = extractor.preprocess(image)
     ((features, boxes, *_),) = extractor.extract([pixels])
     assert (extractor.regions, extractor.dim) == features.shape == (9, 16 + 24 + 32)
@@ -58,7 +66,9 @@ def test_hypercolumns_with_mirror_are_equivariant_to_mirroring(image: Image.Imag
     torch.manual_seed(0)
     extractor = Hypercolumns("resnet10t", LAYERS, size=96, model_arguments=SMALL)
     pixels = extractor.preprocess(image)
-    plain, mirrored = (cells.features.view(3, 3, -1) for cells in extractor.extract([pixels, pixels.flip(2)]))
+    plain, mirrored = (
+        cells.features.view(3, 3, -1) for cells in extractor.extract([pixels, pixels.flip(2)])
+    )
     extractor.mirror = True
     both = [cells.features.view(3, 3, -1) for cells in extractor.extract([pixels, pixels.flip(2)])]
     torch.testing.assert_close(both[0], (plain + mirrored.flip(1)) / 2)
@@ -78,15 +88,21 @@ def test_hypercolumns_append_class_probabilities_of_each_cell(image: Image.Image
     for row in range(3):
         for column in range(3):
             cell = last[:, row : row + 1, column : column + 1]
-            probabilities = extractor.backbone.network.forward_head(cell.unsqueeze(0)).softmax(dim=1)[0]
+            probabilities = extractor.backbone.network.forward_head(cell.unsqueeze(0)).softmax(
+                dim=1
+            )[0]
             appended = features[3 * row + column, 40:47]
             torch.testing.assert_close(appended, 0.3 * probabilities.sqrt(), rtol=1e-4, atol=1e-6)
             assert appended.norm() == pytest.approx(0.3, abs=1e-5)
 
 
 def test_hypercolumns_with_classes_need_the_classifier_of_the_last_map() -> None:
-    with pytest.raises(ValueError, match="expected a linear layer on the 24 channels of the last map"):
-        _ = Hypercolumns("resnet10t", ("layer2", "layer3"), classes=True, size=96, model_arguments=SMALL).dim
+    with pytest.raises(
+        ValueError, match="expected a linear layer on the 24 channels of the last map"
+    ):
+        _ = Hypercolumns(
+            "resnet10t", ("layer2", "layer3"), classes=True, size=96, model_arguments=SMALL
+        ).dim
 
 
 @pytest.mark.parametrize(
@@ -100,4 +116,6 @@ def test_hypercolumns_with_classes_need_the_classifier_of_the_last_map() -> None
 )
 def test_hypercolumns_with_invalid_arguments_are_an_error(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Hypercolumns(**{"backbone": "resnet10t", "layers": LAYERS, "model_arguments": SMALL} | arguments)
+        Hypercolumns(
+            **{"backbone": "resnet10t", "layers": LAYERS, "model_arguments": SMALL} | arguments
+        )

@@ -33,17 +33,23 @@ def bilinear(level: Tensor, cells: int) -> Tensor:
 
 def test_multi_level_resamples_each_level_to_the_same_cells() -> None:
     torch.manual_seed(0)
-    extractor = MultiLevel("resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=EQUAL)
+    extractor = MultiLevel(
+        "resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=EQUAL
+    )
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
     pixels = extractor.preprocess(image)
     ((features, boxes, *_),) = extractor.extract([pixels])
     network = extractor.backbone.network
     inputs = extractor.backbone.normalize(pixels.unsqueeze(0))
-    low = network.layer2(network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(inputs))))))
+    low = network.layer2(
+        network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(inputs)))))
+    )
     high = network.layer3(low)
     assert (extractor.regions, extractor.dim) == features.shape == (18, 16)
     torch.testing.assert_close(features[:9], bilinear(low[0], 3).flatten(1).T, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(features[9:], bilinear(high[0], 3).flatten(1).T, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        features[9:], bilinear(high[0], 3).flatten(1).T, rtol=1e-4, atol=1e-5
+    )
     assert boxes is not None
     assert boxes.tolist() == cell_boxes(3, 3).tolist() * 2
 
@@ -53,20 +59,30 @@ def test_multi_level_resamples_each_level_to_the_same_cells() -> None:
     [
         ({}, [(512, 37), (512, 37), (512, 18), (512, 18)]),
         (
-            {"backbone": "pnasnet5large", "layers": ("cell_5", "cell_7", "cell_9", "cell_11"), "cells": 19},
+            {
+                "backbone": "pnasnet5large",
+                "layers": ("cell_5", "cell_7", "cell_9", "cell_11"),
+                "cells": 19,
+            },
             [(2160, 19), (2160, 19), (4320, 10), (4320, 10)],
         ),
     ],
 )
-def test_multi_level_maps_have_the_sizes_of_the_paper(arguments: dict[str, Any], maps: list[tuple[int, int]]) -> None:
+def test_multi_level_maps_have_the_sizes_of_the_paper(
+    arguments: dict[str, Any], maps: list[tuple[int, int]]
+) -> None:
     with torch.device("meta"):
         extractor = MultiLevel(**arguments)
-        levels = extractor.backbone.layer_maps(torch.zeros(1, 3, 300, 300, dtype=torch.uint8), extractor.layers)
+        levels = extractor.backbone.layer_maps(
+            torch.zeros(1, 3, 300, 300, dtype=torch.uint8), extractor.layers
+        )
     assert [(level.shape[1], level.shape[2]) for level in levels] == maps
 
 
 def test_levels_of_different_widths_are_not_stored() -> None:
-    extractor = MultiLevel("resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=SMALL)
+    extractor = MultiLevel(
+        "resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=SMALL
+    )
     with pytest.raises(ValueError, match=r"layer2, layer3 of resnet10t have \[16, 24\] channels"):
         _ = extractor.dim
 

@@ -26,7 +26,9 @@ def test_projection_is_encode_image_of_the_librarys_transform() -> None:
     network = extractor.backbone.network
     transform = image_transform_v2(PreprocessCfg(**network.visual.preprocess_cfg), is_train=False)
     (regions,) = extractor.extract([extractor.preprocess(IMAGE)])
-    torch.testing.assert_close(regions.features, network.encode_image(transform(IMAGE)[None]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        regions.features, network.encode_image(transform(IMAGE)[None]), rtol=1e-4, atol=1e-5
+    )
     assert regions.boxes is not None
     np.testing.assert_allclose(regions.boxes[0], [20 / 90, 0, 70 / 90, 1], atol=0.02)
 
@@ -48,14 +50,20 @@ def test_published_weights_state_the_preprocessing() -> None:
     with torch.device("meta"):
         siglip = OpenClip("ViT-B-16-SigLIP", "webli").describe()["preprocessing"]
         clip = OpenClip().describe()["preprocessing"]
-    assert (siglip["resize"], siglip["mean"], siglip["interpolation"]) == ("square", (0.5, 0.5, 0.5), "bicubic")
+    assert (siglip["resize"], siglip["mean"], siglip["interpolation"]) == (
+        "square",
+        (0.5, 0.5, 0.5),
+        "bicubic",
+    )
     assert (clip["resize"], clip["scaled"], clip["size"]) == ("crop", 224, 224)
 
 
 def test_unknown_names_are_errors_and_a_file_gives_both_towers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="open_clip has no model 'ViT-B-33'"):
         OpenClip("ViT-B-33")
-    with pytest.raises(ValueError, match="open_clip has no weights 'laion3b' of ViT-B-32; some of them: openai"):
+    with pytest.raises(
+        ValueError, match="open_clip has no weights 'laion3b' of ViT-B-32; some of them: openai"
+    ):
         OpenClip(tag="laion3b")
     first, second = (OpenClip(tag=None, model_arguments=SMALL).backbone for _ in range(2))
     state = {name: tensor.contiguous() for name, tensor in first.network.state_dict().items()}

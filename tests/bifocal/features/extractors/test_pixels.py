@@ -16,11 +16,17 @@ from bifocal.text import TextBatch
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}
 
 
-def write_store(folder: Path, images: list[Image.Image], resize: str) -> tuple[FeatureStore, list[torch.Tensor]]:
+def write_store(
+    folder: Path, images: list[Image.Image], resize: str
+) -> tuple[FeatureStore, list[torch.Tensor]]:
     extractor = Pixels(48, resize, "resnet10t", SMALL)
     pixels = [extractor.preprocess(image) for image in images]
     with FeatureWriter(
-        folder, regions=extractor.regions, dim=extractor.dim, metadata=extractor.describe(), images_per_file=2
+        folder,
+        regions=extractor.regions,
+        dim=extractor.dim,
+        metadata=extractor.describe(),
+        images_per_file=2,
     ) as writer:
         for number, regions in enumerate(extractor.extract(pixels)):
             writer.add(str(number), regions.features.numpy(), scores=regions.scores.numpy())
@@ -42,7 +48,11 @@ def test_pixels_survive_the_store_and_the_mask_marks_the_image(resize: str, tmp_
     for position, row in enumerate((2, 0, 1, 2)):
         _, height, width = pixels[row].shape
         assert batch.features[position, :, :height, :width].equal(pixels[row])
-        assert batch.mask[position].sum() == batch.mask[position, :height, :width].sum() == height * width
+        assert (
+            batch.mask[position].sum()
+            == batch.mask[position, :height, :width].sum()
+            == height * width
+        )
         assert not batch.features[position].any(dim=0)[~batch.mask[position]].any()
 
 
@@ -54,7 +64,12 @@ def test_two_branch_model_trains_on_pixels(tmp_path: Path) -> None:
         "maps": 7, "crop": 32, "image_size": 48,
     }  # fmt: skip
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 5,
+            "image_encoder": encoder,
+            "text_encoder": "ProjectionEncoder",
+        },
         feature_dim=store.dim,
         text_dim=4,
         text_format="vectors",
@@ -65,5 +80,10 @@ def test_two_branch_model_trains_on_pixels(tmp_path: Path) -> None:
     assert scores.cross.shape == (2, 2)
     scores.cross.sum().backward()
     assert all(weight.grad is not None for weight in model.image_encoder.parameters())
-    single = [model.eval().embed_images(RegionBatch(*(part[n : n + 1] for part in batch.regions))) for n in range(2)]
-    torch.testing.assert_close(model.embed_images(batch.regions), torch.cat(single), rtol=1e-4, atol=1e-5)
+    single = [
+        model.eval().embed_images(RegionBatch(*(part[n : n + 1] for part in batch.regions)))
+        for n in range(2)
+    ]
+    torch.testing.assert_close(
+        model.embed_images(batch.regions), torch.cat(single), rtol=1e-4, atol=1e-5
+    )

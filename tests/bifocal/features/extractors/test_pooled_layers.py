@@ -13,7 +13,9 @@ SMALL: dict[str, Any] = {"channels": [8, 16, 24, 32], "stem_width": 8, "num_clas
 @pytest.mark.parametrize("power", [1.0, 0.5])
 def test_each_layer_is_the_mean_of_its_raised_cells(power: float) -> None:
     torch.manual_seed(0)
-    extractor = PooledLayers("resnet10t", ("layer2", "layer4"), power, size=96, model_arguments=SMALL)
+    extractor = PooledLayers(
+        "resnet10t", ("layer2", "layer4"), power, size=96, model_arguments=SMALL
+    )
     pixels = torch.randint(0, 256, (2, 3, 96, 96), dtype=torch.uint8)
     network = extractor.backbone.network
     with torch.inference_mode():
@@ -23,7 +25,9 @@ def test_each_layer_is_the_mean_of_its_raised_cells(power: float) -> None:
             for layer in maps:
                 for channel in layer[number].double():
                     cells = [float(x) for x in channel.flatten()]
-                    expected.append(sum((-1) ** (x < 0) * abs(x) ** power for x in cells) / len(cells))
+                    expected.append(
+                        sum((-1) ** (x < 0) * abs(x) ** power for x in cells) / len(cells)
+                    )
             cells = maps[1][number].flatten(1).T
             probabilities = (cells @ network.fc.weight.T + network.fc.bias).double().softmax(dim=1)
             expected += [float(value) ** power for value in probabilities.mean(dim=0)]

@@ -24,7 +24,9 @@ def scene() -> Image.Image:
 
 def proposals(**arguments: object) -> Proposals:
     torch.manual_seed(0)
-    return Proposals(**{"backbone": "resnet10t", "stage": 3, "size": 128, "model_arguments": SMALL} | arguments)
+    return Proposals(
+        **{"backbone": "resnet10t", "stage": 3, "size": 128, "model_arguments": SMALL} | arguments
+    )
 
 
 def bilinear(level: Tensor, y: float, x: float) -> Tensor:
@@ -40,11 +42,18 @@ def bilinear(level: Tensor, y: float, x: float) -> Tensor:
 def pooled_by_hand(level: Tensor, box: list[float]) -> Tensor:
     """Mean of 7 x 7 bins; a bin is the mean of as many samples as it has cells, rounded up."""
     height, width = level.shape[1:]
-    x0, y0, x1, y1 = box[0] * width - 0.5, box[1] * height - 0.5, box[2] * width - 0.5, box[3] * height - 0.5
+    x0, y0, x1, y1 = (
+        box[0] * width - 0.5,
+        box[1] * height - 0.5,
+        box[2] * width - 0.5,
+        box[3] * height - 0.5,
+    )
     across, down = max(1, int(np.ceil((x1 - x0) / 7))), max(1, int(np.ceil((y1 - y0) / 7)))
     samples = [
         bilinear(
-            level, y0 + (row + (i + 0.5) / down) * (y1 - y0) / 7, x0 + (column + (j + 0.5) / across) * (x1 - x0) / 7
+            level,
+            y0 + (row + (i + 0.5) / down) * (y1 - y0) / 7,
+            x0 + (column + (j + 0.5) / across) * (x1 - x0) / 7,
         )
         for row in range(7)
         for column in range(7)
@@ -82,8 +91,12 @@ def test_proposals_pool_the_mean_of_bilinear_samples() -> None:
 
 
 @torch.inference_mode()
-def test_proposals_with_fc7_pass_the_bins_of_a_box_through_the_layers_before_the_classifier() -> None:
-    extractor = proposals(backbone="vgg11", stage=4, size=64, head="fc7", model_arguments={"mlp_ratio": 0.01})
+def test_proposals_with_fc7_pass_the_bins_of_a_box_through_the_layers_before_the_classifier() -> (
+    None
+):
+    extractor = proposals(
+        backbone="vgg11", stage=4, size=64, head="fc7", model_arguments={"mlp_ratio": 0.01}
+    )
     network = extractor.backbone.network
     assert (extractor.dim, extractor.backbone.network.feature_info[4]["reduction"]) == (4096, 16)
     truth = torch.tensor([[0.0, 0.0, 0.5, 0.5], [0.25, 0.0, 1.0, 1.0]])
@@ -92,8 +105,12 @@ def test_proposals_with_fc7_pass_the_bins_of_a_box_through_the_layers_before_the
     assert regions.boxes is not None
     assert regions.boxes[-2:].equal(truth)
     level = extractor.backbone.feature_map(extractor.preprocess(scene())[0].unsqueeze(0), 4)
-    bins = roi_align(level, [truth[1:] * torch.tensor([level.shape[3], level.shape[2]] * 2)], 7, aligned=True)
-    fc6 = torch.relu(bins.flatten(1) @ network.pre_logits.fc1.weight.flatten(1).T + network.pre_logits.fc1.bias)
+    bins = roi_align(
+        level, [truth[1:] * torch.tensor([level.shape[3], level.shape[2]] * 2)], 7, aligned=True
+    )
+    fc6 = torch.relu(
+        bins.flatten(1) @ network.pre_logits.fc1.weight.flatten(1).T + network.pre_logits.fc1.bias
+    )
     fc7 = torch.relu(fc6 @ network.pre_logits.fc2.weight.flatten(1).T + network.pre_logits.fc2.bias)
     torch.testing.assert_close(regions.features[-1], fc7[0], rtol=1e-3, atol=1e-4)
 

@@ -20,7 +20,10 @@ SMALL = {
 
 def detector(**arguments: object) -> Regions:
     """A small detector with random weights that are large enough to give different boxes."""
-    extractor = Regions("fasterrcnn_mobilenet_v3_large_320_fpn", **{"regions": 5, "model_arguments": SMALL} | arguments)
+    extractor = Regions(
+        "fasterrcnn_mobilenet_v3_large_320_fpn",
+        **{"regions": 5, "model_arguments": SMALL} | arguments,
+    )
     torch.manual_seed(0)
     for name, weights in extractor.backbone.network.named_parameters():
         if weights.ndim > 1:
@@ -37,7 +40,9 @@ def random_images() -> list[Image.Image]:
     ]
 
 
-def by_hand(extractor: Regions, image: Image.Image) -> tuple[list[list[float]], list[float], list[Tensor]]:
+def by_hand(
+    extractor: Regions, image: Image.Image
+) -> tuple[list[list[float]], list[float], list[Tensor]]:
     """Boxes, scores and features after greedy suppression, in order of decreasing score."""
     model, heads = extractor.backbone.network, extractor.backbone.network.roi_heads
     pixels = torch.from_numpy(np.asarray(image, dtype=np.float32) / 255).permute(2, 0, 1)
@@ -47,7 +52,9 @@ def by_hand(extractor: Regions, image: Image.Image) -> tuple[list[list[float]], 
     (height, width) = resized.image_sizes[0]
     candidates = []
     for proposal in proposals[0]:
-        feature = heads.box_head(heads.box_roi_pool(maps, [proposal.unsqueeze(0)], resized.image_sizes))
+        feature = heads.box_head(
+            heads.box_roi_pool(maps, [proposal.unsqueeze(0)], resized.image_sizes)
+        )
         logits, refinement = heads.box_predictor(feature)
         probabilities = logits.softmax(dim=1)[0].tolist()
         best = max(range(1, len(probabilities)), key=lambda c: probabilities[c])
@@ -56,11 +63,19 @@ def by_hand(extractor: Regions, image: Image.Image) -> tuple[list[list[float]], 
         candidates.append((probabilities[best], box))
     kept: list[tuple[float, Tensor]] = []
     for score, box in sorted(candidates, key=lambda pair: -pair[0]):
-        if all(box_iou(box.unsqueeze(0), other.unsqueeze(0)).item() <= extractor.overlap for _, other in kept):
+        if all(
+            box_iou(box.unsqueeze(0), other.unsqueeze(0)).item() <= extractor.overlap
+            for _, other in kept
+        ):
             kept.append((score, box))
-    features = [heads.box_head(heads.box_roi_pool(maps, [b.unsqueeze(0)], resized.image_sizes))[0] for _, b in kept]
+    features = [
+        heads.box_head(heads.box_roi_pool(maps, [b.unsqueeze(0)], resized.image_sizes))[0]
+        for _, b in kept
+    ]
     sides = [width, height, width, height]
-    relative = [[edge / side for edge, side in zip(b.tolist(), sides, strict=True)] for _, b in kept]
+    relative = [
+        [edge / side for edge, side in zip(b.tolist(), sides, strict=True)] for _, b in kept
+    ]
     return relative, [score for score, _ in kept], features
 
 
@@ -78,7 +93,9 @@ def test_regions_are_the_best_boxes_with_their_features() -> None:
         assert regions.scores.tolist() == pytest.approx(scores[:5], rel=1e-4)
         torch.testing.assert_close(regions.boxes, torch.tensor(boxes[:5]), rtol=1e-3, atol=1e-4)
         expected = torch.stack(features[:5])
-        rounding = 1e-5 * expected.abs().max().item()  # of sums in float32 whose terms are as large as the features
+        rounding = (
+            1e-5 * expected.abs().max().item()
+        )  # of sums in float32 whose terms are as large as the features
         torch.testing.assert_close(regions.features, expected, rtol=1e-3, atol=rounding)
         assert (regions.boxes >= 0).all()
         assert (regions.boxes <= 1).all()
@@ -119,7 +136,9 @@ ONE_STAGE = [
 
 @pytest.mark.parametrize(("name", "arguments", "dim"), ONE_STAGE)
 @torch.inference_mode()
-def test_regions_of_a_detector_without_proposals(name: str, arguments: dict[str, int], dim: int) -> None:
+def test_regions_of_a_detector_without_proposals(
+    name: str, arguments: dict[str, int], dim: int
+) -> None:
     torch.manual_seed(0)
     extractor = Regions(name, regions=6, overlap=0.4, model_arguments=arguments)
     network = extractor.backbone.network
@@ -136,14 +155,25 @@ def test_regions_of_a_detector_without_proposals(name: str, arguments: dict[str,
         if all(box_iou(box[None], other[None]).item() <= 0.4 for other in kept):
             kept.append(box)
     assert regions.boxes is not None
-    torch.testing.assert_close(regions.boxes * torch.tensor([80, 60, 80, 60]), torch.stack(kept[:6]))
+    torch.testing.assert_close(
+        regions.boxes * torch.tensor([80, 60, 80, 60]), torch.stack(kept[:6])
+    )
     resized, _ = network.transform([pixels])
     (height, width), maps = resized.image_sizes[0], network.backbone(resized.tensors)
     if "retinanet" in name:
-        maps = {level: network.head.classification_head.conv(features) for level, features in maps.items()}
+        maps = {
+            level: network.head.classification_head.conv(features)
+            for level, features in maps.items()
+        }
     box = regions.boxes[0] * torch.tensor([width, height, width, height])
-    candidates = [_bin_means(features[0], box, height) for features in maps.values() if features.shape[1] == dim]
-    assert min((regions.features[0] - candidate).abs().max().item() for candidate in candidates) < 1e-4
+    candidates = [
+        _bin_means(features[0], box, height)
+        for features in maps.values()
+        if features.shape[1] == dim
+    ]
+    assert (
+        min((regions.features[0] - candidate).abs().max().item() for candidate in candidates) < 1e-4
+    )
 
 
 def _bin_means(features: Tensor, box: Tensor, height: int) -> Tensor:

@@ -14,7 +14,11 @@ from safetensors.torch import save_file
 
 from bifocal.backbones.whitening import Whitening
 from bifocal.features.extractors import RMAC
-from bifocal.features.extractors.rmac_regions import grid_regions, region_maxima, region_maxima_of_any_size
+from bifocal.features.extractors.rmac_regions import (
+    grid_regions,
+    region_maxima,
+    region_maxima_of_any_size,
+)
 from bifocal.image_encoders import RMACEncoder
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
@@ -36,16 +40,33 @@ def rmac(maps: torch.Tensor, scales: int, whitening: Whitening) -> list[float]:
     total = [0.0] * len(whitening.projection)
     for scale in range(1, scales + 1):
         side = math.floor(2 * short / (scale + 1))
-        counts = [scale + (extra if height > width else 0), scale + (extra if width > height else 0)]
-        strides = [(length - side) / max(count - 1, 1) for length, count in zip((height, width), counts, strict=True)]
+        counts = [
+            scale + (extra if height > width else 0),
+            scale + (extra if width > height else 0),
+        ]
+        strides = [
+            (length - side) / max(count - 1, 1)
+            for length, count in zip((height, width), counts, strict=True)
+        ]
         for row in range(counts[0]):
             for column in range(counts[1]):
-                top, left = math.floor(row * strides[0] + 1e-9), math.floor(column * strides[1] + 1e-9)
+                top, left = (
+                    math.floor(row * strides[0] + 1e-9),
+                    math.floor(column * strides[1] + 1e-9),
+                )
                 cells = [(y, x) for y in range(top, top + side) for x in range(left, left + side)]
-                region = unit([max(maps[c, y, x].item() for y, x in cells) for c in range(channels)])
-                centered = [value - mean for value, mean in zip(region, whitening.mean.tolist(), strict=True)]
+                region = unit(
+                    [max(maps[c, y, x].item() for y, x in cells) for c in range(channels)]
+                )
+                centered = [
+                    value - mean
+                    for value, mean in zip(region, whitening.mean.tolist(), strict=True)
+                ]
                 white = unit(
-                    [sum(p * v for p, v in zip(r, centered, strict=True)) for r in whitening.projection.tolist()]
+                    [
+                        sum(p * v for p, v in zip(r, centered, strict=True))
+                        for r in whitening.projection.tolist()
+                    ]
                 )
                 total = [a + b for a, b in zip(total, white, strict=True)]
     return unit(total)
@@ -53,11 +74,15 @@ def rmac(maps: torch.Tensor, scales: int, whitening: Whitening) -> list[float]:
 
 def random_whitening(dim: int, channels: int = 32) -> Whitening:
     generator = torch.Generator().manual_seed(2)
-    return Whitening(*(torch.randn(*shape, generator=generator) for shape in ((channels,), (dim, channels))))
+    return Whitening(
+        *(torch.randn(*shape, generator=generator) for shape in ((channels,), (dim, channels)))
+    )
 
 
 @given(height=st.integers(3, 40), width=st.integers(3, 40), scales=st.integers(1, 3))
-def test_grid_regions_are_inside_the_map_and_reach_its_borders(height: int, width: int, scales: int) -> None:
+def test_grid_regions_are_inside_the_map_and_reach_its_borders(
+    height: int, width: int, scales: int
+) -> None:
     regions = grid_regions(height, width, scales)
     for top, left, side in regions:
         assert 0 <= top <= height - side
@@ -129,7 +154,10 @@ def test_extractor_and_encoder_equal_the_loop(size: tuple[int, int], tmp_path: P
     assert boxes.tolist() == [[0, 0, 1, 1]]
     torch.testing.assert_close(features[0].tolist(), expected, rtol=1e-4, atol=1e-5)
 
-    whitening = {"whitening.mean": extractor.whitening.mean, "whitening.projection": extractor.whitening.projection}
+    whitening = {
+        "whitening.mean": extractor.whitening.mean,
+        "whitening.projection": extractor.whitening.projection,
+    }
     save_file(extractor.backbone.network.state_dict() | whitening, tmp_path / "weights.safetensors")
     encoder = RMACEncoder(dim=6, backbone="resnet10t", model_arguments=SMALL).eval()
     encoder.load_pretrained(tmp_path)

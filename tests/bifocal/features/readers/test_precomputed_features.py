@@ -18,7 +18,9 @@ def publish(folder: Path, rows_each: int, regions: int | None = 3) -> dict[str, 
         shape = (images, 5) if regions is None else (images, regions, 5)
         arrays[name] = random.standard_normal(shape).astype(np.float32)
         np.save(folder / f"{name}_ims.npy", arrays[name].repeat(rows_each, axis=0))
-        (folder / f"{name}_caps.txt").write_text("".join(f"caption {n}\n" for n in range(5 * images)))
+        (folder / f"{name}_caps.txt").write_text(
+            "".join(f"caption {n}\n" for n in range(5 * images))
+        )
         (folder / f"{name}_ids.txt").write_text("".join(f"{1000 + n}\n" for n in range(images)))
     return arrays
 
@@ -26,13 +28,22 @@ def publish(folder: Path, rows_each: int, regions: int | None = 3) -> dict[str, 
 def prepare(source: Path, target: Path) -> Dataset:
     target.mkdir()
     corpus = PrecomputedCaptions(root=source).read(target / "images")
-    write_dataset(target, "PrecomputedCaptions", corpus, copy_images=False, max_pixels=1, max_rejected_fraction=0.0)
+    write_dataset(
+        target,
+        "PrecomputedCaptions",
+        corpus,
+        copy_images=False,
+        max_pixels=1,
+        max_rejected_fraction=0.0,
+    )
     return read_dataset(target)
 
 
 @pytest.mark.parametrize("rows_each", [1, 5])
 @pytest.mark.parametrize("regions", [None, 3])
-def test_precomputed_features_are_the_row_of_the_image(rows_each: int, regions: int | None, tmp_path: Path) -> None:
+def test_precomputed_features_are_the_row_of_the_image(
+    rows_each: int, regions: int | None, tmp_path: Path
+) -> None:
     arrays = publish(tmp_path / "published", rows_each, regions)
     dataset = prepare(tmp_path / "published", tmp_path / "dataset")
     opened = PrecomputedFeatures().open(dataset)
@@ -48,7 +59,9 @@ def test_precomputed_features_are_the_row_of_the_image(rows_each: int, regions: 
 def test_precomputed_features_in_wrong_files_are_an_error(tmp_path: Path) -> None:
     publish(tmp_path / "published", 1)
     dataset = prepare(tmp_path / "published", tmp_path / "dataset")
-    with pytest.raises(ValueError, match=r"PrecomputedFeatures needs .*nowhere/train_ims\.npy: no such file"):
+    with pytest.raises(
+        ValueError, match=r"PrecomputedFeatures needs .*nowhere/train_ims\.npy: no such file"
+    ):
         PrecomputedFeatures(tmp_path / "nowhere").open(dataset)
     path = tmp_path / "published" / "dev_ims.npy"
     whole = path.read_bytes()
@@ -84,5 +97,7 @@ def test_precomputed_row_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
     array[1].reshape(-1)[0] = np.nan
     np.save(path, array)
     image_ids = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
-    with pytest.raises(ValueError, match=r"train_ims\.npy, row 0*1 \(image 'train-000001.*region 0 is nan"):
+    with pytest.raises(
+        ValueError, match=r"train_ims\.npy, row 0*1 \(image 'train-000001.*region 0 is nan"
+    ):
         list(PrecomputedFeatures().open(dataset).read(image_ids))

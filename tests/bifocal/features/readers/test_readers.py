@@ -21,7 +21,9 @@ def example(number: int) -> Example:
     random = np.random.default_rng(number)
     regions = 1 + number % 3
     corners = np.sort(random.random((regions, 2, 2)), axis=1) * [200, 100]
-    return random.standard_normal((regions, 6)).astype(np.float32), corners.reshape(-1, 4).astype(np.float32)
+    return random.standard_normal((regions, 6)).astype(np.float32), corners.reshape(-1, 4).astype(
+        np.float32
+    )
 
 
 def tsv_row(name: str, number: int) -> str:
@@ -36,7 +38,9 @@ def relative(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def write_tsv(folder: Path, dataset: Dataset) -> None:
     """Write the images to two files in reverse order; one image twice, and one that is not in the dataset."""
-    rows = [tsv_row(image_id, number) for number, image_id in enumerate(dataset.images["image_id"])][::-1]
+    rows = [
+        tsv_row(image_id, number) for number, image_id in enumerate(dataset.images["image_id"])
+    ][::-1]
     folder.mkdir()
     (folder / "a.tsv.0").write_text("".join(rows[:40]) + tsv_row("unknown", 1))
     (folder / "a.tsv.1").write_text(rows[0] + "".join(rows[40:]))
@@ -62,7 +66,9 @@ def test_tsv_row_matches_an_image_id_without_its_suffix(squares: Dataset, tmp_pa
     assert [image_id for image_id, _ in opened.read(["1000092795.jpg"])] == ["1000092795.jpg"]
 
 
-def test_truncated_tsv_names_file_and_row_and_keeps_complete_files(squares: Dataset, tmp_path: Path) -> None:
+def test_truncated_tsv_names_file_and_row_and_keeps_complete_files(
+    squares: Dataset, tmp_path: Path
+) -> None:
     path, image_ids = tmp_path / "cut.tsv", list(squares.images["image_id"])[:8]
     rows = [tsv_row(image_id, number) for number, image_id in enumerate(image_ids)]
     for cut in (30, len(rows[6]) - 30, len(rows[6]) - 9):
@@ -104,7 +110,9 @@ def test_invalid_numbers_in_a_tsv_name_file_and_row_and_keep_complete_files(
     opened = BottomUpTSV(tmp_path / "bad.tsv", regions=3).open(squares)
     with pytest.raises(ValueError, match=message):
         write_features(
-            opened.read(image_ids), FeatureWriter(tmp_path, regions=3, dim=6, metadata={}, images_per_file=1), 4
+            opened.read(image_ids),
+            FeatureWriter(tmp_path, regions=3, dim=6, metadata={}, images_per_file=1),
+            4,
         )
     assert FeatureStore(tmp_path).image_ids == image_ids[:2]
 
@@ -120,19 +128,27 @@ def test_wrong_tsv_files_are_errors(squares: Dataset, tmp_path: Path) -> None:
         reader.open(squares)
     (tmp_path / "empty.tsv").write_text(tsv_row("image000", 0))
     opened = reader.open(squares)
-    with pytest.raises(ValueError, match=r"no row for 2 images of the dataset, the first is 'image001'"):
+    with pytest.raises(
+        ValueError, match=r"no row for 2 images of the dataset, the first is 'image001'"
+    ):
         list(opened.read(["image000", "image001", "image002"]))
 
 
 @pytest.mark.parametrize("file_format", ["npy", "npz", "npz with boxes"])
-def test_array_files_are_assigned_to_their_images(file_format: str, squares: Dataset, tmp_path: Path) -> None:
+def test_array_files_are_assigned_to_their_images(
+    file_format: str, squares: Dataset, tmp_path: Path
+) -> None:
     image_ids = list(squares.images["image_id"])
     for number, image_id in enumerate(image_ids):
         features, boxes = example(number)
         if file_format == "npy":
             np.save(tmp_path / f"{image_id}.npy", features)
         else:
-            boxes_entry = {"bbox": boxes, "image_w": 200, "image_h": 100} if file_format == "npz with boxes" else {}
+            boxes_entry = (
+                {"bbox": boxes, "image_w": 200, "image_h": 100}
+                if file_format == "npz with boxes"
+                else {}
+            )
             np.savez(tmp_path / f"{image_id}.npz", x=features, **boxes_entry)
     opened = ImageArrays(tmp_path, regions=3).open(squares)
     assert (opened.regions, opened.dim) == (3, 6)
@@ -146,11 +162,15 @@ def test_array_files_are_assigned_to_their_images(file_format: str, squares: Dat
             assert regions.boxes is None
 
 
-def test_array_files_hold_ground_truth_boxes_of_training_images(squares: Dataset, tmp_path: Path) -> None:
+def test_array_files_hold_ground_truth_boxes_of_training_images(
+    squares: Dataset, tmp_path: Path
+) -> None:
     for number, image_id in enumerate(squares.images["image_id"]):
         features, boxes = example(number)
         truth = {} if number % 2 else {"x_truth": features[:1] + 1, "bbox_truth": boxes[-1:]}
-        np.savez(tmp_path / f"{image_id}.npz", x=features, bbox=boxes, image_w=200, image_h=100, **truth)
+        np.savez(
+            tmp_path / f"{image_id}.npz", x=features, bbox=boxes, image_w=200, image_h=100, **truth
+        )
     source = ImageArrays(tmp_path, regions=3, truth_regions=2).open(squares)
     assert (source.regions, source.describe()) == (5, {"truth_regions": 2})
     (_, first), (_, second) = source.read(list(squares.images["image_id"])[:2])
@@ -165,7 +185,9 @@ def test_wrong_array_files_are_errors(squares: Dataset, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ImageArrays: path .*nowhere is not a folder"):
         ImageArrays(tmp_path / "nowhere").open(squares)
     reader = ImageArrays(tmp_path)
-    with pytest.raises(ValueError, match=r"no file for 120 images of the dataset, such as image000\.npy"):
+    with pytest.raises(
+        ValueError, match=r"no file for 120 images of the dataset, such as image000\.npy"
+    ):
         reader.open(squares)
     for image_id in squares.images["image_id"]:
         np.save(tmp_path / f"{image_id}.npy", example(0)[0])
@@ -179,9 +201,15 @@ def test_wrong_array_files_are_errors(squares: Dataset, tmp_path: Path) -> None:
         list(opened.read(["image005"]))
 
 
-def test_array_entries_that_may_hold_a_pickle_are_not_opened(squares: Dataset, tmp_path: Path) -> None:
+def test_array_entries_that_may_hold_a_pickle_are_not_opened(
+    squares: Dataset, tmp_path: Path
+) -> None:
     for image_id in squares.images["image_id"]:
-        np.savez(tmp_path / f"{image_id}.npz", x=example(0)[0], info=np.array([{"code": 1}], dtype=object))
+        np.savez(
+            tmp_path / f"{image_id}.npz",
+            x=example(0)[0],
+            info=np.array([{"code": 1}], dtype=object),
+        )
     with zipfile.ZipFile(tmp_path / "image000.npz") as archive:
         assert "info.npy" in archive.namelist()
     opened = ImageArrays(tmp_path).open(squares)

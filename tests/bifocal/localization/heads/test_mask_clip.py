@@ -17,12 +17,16 @@ def layer_norm(layer: Any, row: list[float]) -> list[float]:
     mean = sum(row) / len(row)
     variance = sum((value - mean) ** 2 for value in row) / len(row)
     scaled = [(value - mean) / math.sqrt(variance + layer.eps) for value in row]
-    return [w * v + b for v, w, b in zip(scaled, layer.weight.tolist(), layer.bias.tolist(), strict=True)]
+    return [
+        w * v + b
+        for v, w, b in zip(scaled, layer.weight.tolist(), layer.bias.tolist(), strict=True)
+    ]
 
 
 def linear(weight: Rows, bias: list[float], row: list[float]) -> list[float]:
     return [
-        sum(w * v for w, v in zip(of_output, row, strict=True)) + b for of_output, b in zip(weight, bias, strict=True)
+        sum(w * v for w, v in zip(of_output, row, strict=True)) + b
+        for of_output, b in zip(weight, bias, strict=True)
     ]
 
 
@@ -30,7 +34,9 @@ def attended(attention: Any, token: list[float]) -> list[float]:
     """Return the projected value of a token."""
     width = len(token)
     joined = linear(attention.in_proj_weight.tolist(), attention.in_proj_bias.tolist(), token)
-    return linear(attention.out_proj.weight.tolist(), attention.out_proj.bias.tolist(), joined[2 * width :])
+    return linear(
+        attention.out_proj.weight.tolist(), attention.out_proj.bias.tolist(), joined[2 * width :]
+    )
 
 
 def loop(tower: Any, images: torch.Tensor) -> list[Rows]:
@@ -45,7 +51,9 @@ def loop(tower: Any, images: torch.Tensor) -> list[Rows]:
         vectors = []
         for token, change in zip(image, changes, strict=True):
             x = [a + b for a, b in zip(token, change, strict=True)]
-            hidden = linear(last.mlp.c_fc.weight.tolist(), last.mlp.c_fc.bias.tolist(), layer_norm(last.ln_2, x))
+            hidden = linear(
+                last.mlp.c_fc.weight.tolist(), last.mlp.c_fc.bias.tolist(), layer_norm(last.ln_2, x)
+            )
             hidden = [value * (1 + math.erf(value / math.sqrt(2))) / 2 for value in hidden]  # GELU
             y = linear(last.mlp.c_proj.weight.tolist(), last.mlp.c_proj.bias.tolist(), hidden)
             final = layer_norm(tower.ln_post, [a + b for a, b in zip(x, y, strict=True)])
@@ -60,7 +68,9 @@ def test_patches_are_the_equation() -> None:
     torch.manual_seed(0)
     tower = OpenClipBackbone("ViT-B-32", None, SMALL).network.double().visual
     for parameter in tower.parameters():
-        parameter.data.add_(0.3 * torch.randn_like(parameter))  # biases are 0 and norms are 1 before training
+        parameter.data.add_(
+            0.3 * torch.randn_like(parameter)
+        )  # biases are 0 and norms are 1 before training
     images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
     with torch.no_grad():
         patches = MaskCLIP().patches(tower, images)

@@ -17,7 +17,10 @@ def five_images() -> list[ProposalQuery]:
         ("cat", [5.0], [NEAR]),
         ("sky", [5.0], [WRONG]),
     )
-    return [ProposalQuery(name, np.array(scores), np.array(boxes), truth) for name, scores, boxes in rows]
+    return [
+        ProposalQuery(name, np.array(scores), np.array(boxes), truth)
+        for name, scores, boxes in rows
+    ]
 
 
 def test_phrase_localization_of_worked_case() -> None:
@@ -35,7 +38,9 @@ def test_phrase_localization_of_worked_case() -> None:
     assert recall_over_proposals(five_images()) == pytest.approx(
         {"R@1": 50.0, "R@5": 80.0, "R@10": 80.0, "upper_bound": 80.0}
     )
-    assert phrase_average_precision(five_images()) == pytest.approx({"dog": 2 / 3, "cat": 11 / 12, "sky": 0.0})
+    assert phrase_average_precision(five_images()) == pytest.approx(
+        {"dog": 2 / 3, "cat": 11 / 12, "sky": 0.0}
+    )
 
 
 def test_phrase_average_precision_counts_each_true_box_once() -> None:

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.metrics import accuracy_by, box_iou, center_baseline, nms, pointing_hits, random_baseline
+from bifocal.metrics import (
+    accuracy_by,
+    box_iou,
+    center_baseline,
+    nms,
+    pointing_hits,
+    random_baseline,
+)
 
 SIZES = np.array([[100, 100]] * 5, dtype=float)
 BOXES = [np.array(boxes, dtype=float) for boxes in (
@@ -49,7 +56,9 @@ def test_random_baseline_equals_hit_rate_of_point_grid(seed: int, count: int) ->
         ([[1.0, 1.0]], [], "1 points and 0 phrases"),
     ],
 )
-def test_pointing_hits_rejects_invalid_points_and_boxes(points: object, boxes: list[np.ndarray], expected: str) -> None:
+def test_pointing_hits_rejects_invalid_points_and_boxes(
+    points: object, boxes: list[np.ndarray], expected: str
+) -> None:
     with pytest.raises(ValueError, match=expected):
         pointing_hits(np.array(points), boxes)
 

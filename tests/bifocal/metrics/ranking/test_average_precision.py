@@ -12,7 +12,9 @@ from sklearn.metrics import average_precision_score
 
 from bifocal.metrics import average_precision, mean_average_precision, spearman
 
-VALUES = st.lists(st.tuples(st.sampled_from([-2.0, -0.1, 0.0, 0.7, 3.0]), st.booleans()), min_size=1, max_size=6)
+VALUES = st.lists(
+    st.tuples(st.sampled_from([-2.0, -0.1, 0.0, 0.7, 3.0]), st.booleans()), min_size=1, max_size=6
+)
 
 
 def random_numbers(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -41,7 +43,9 @@ def test_average_precision_is_mean_over_all_orders_of_ties(rows):
 
 def test_mean_average_precision_equals_scikit_learn():
     scores, matches = random_numbers(5, 80), random_numbers(5, 80, seed=1) > 0.9
-    expected = [average_precision_score(truth, row) for row, truth in zip(scores, matches, strict=True)]
+    expected = [
+        average_precision_score(truth, row) for row, truth in zip(scores, matches, strict=True)
+    ]
     assert mean_average_precision(scores, matches) == pytest.approx(sum(expected) / 5)
 
 

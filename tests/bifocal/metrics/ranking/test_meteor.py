@@ -15,10 +15,19 @@ def all_alignments(hypothesis: list[str], reference: list[str]) -> list[list[tup
     """Every set of matches of equal stems in which no word occurs twice."""
     stems = {"dogs": "dog"}
     options = [
-        [None, *(j for j, other in enumerate(reference) if stems.get(word, word) == stems.get(other, other))]
+        [
+            None,
+            *(
+                j
+                for j, other in enumerate(reference)
+                if stems.get(word, word) == stems.get(other, other)
+            ),
+        ]
         for word in hypothesis
     ]
-    choices = [[(i, j) for i, j in enumerate(chosen) if j is not None] for chosen in product(*options)]
+    choices = [
+        [(i, j) for i, j in enumerate(chosen) if j is not None] for chosen in product(*options)
+    ]
     return [matches for matches in choices if len({j for _, j in matches}) == len(matches)]
 
 
@@ -27,12 +36,18 @@ def count_chunks(matches: list[tuple[int, int]]) -> int:
 
 
 @given(hypothesis=WORDS, reference=WORDS)
-def test_alignment_has_the_most_matches_and_then_the_fewest_chunks(hypothesis: list[str], reference: list[str]) -> None:
-    matches, chunks = align(meteor_sentence(" ".join(hypothesis)), meteor_sentence(" ".join(reference)))
+def test_alignment_has_the_most_matches_and_then_the_fewest_chunks(
+    hypothesis: list[str], reference: list[str]
+) -> None:
+    matches, chunks = align(
+        meteor_sentence(" ".join(hypothesis)), meteor_sentence(" ".join(reference))
+    )
     candidates = all_alignments(hypothesis, reference)
     assert sorted(matches) in candidates
     assert chunks == count_chunks(list(matches))
-    assert (-len(matches), chunks) == min((-len(others), count_chunks(others)) for others in candidates)
+    assert (-len(matches), chunks) == min(
+        (-len(others), count_chunks(others)) for others in candidates
+    )
 
 
 def test_meteor_of_worked_cases() -> None:

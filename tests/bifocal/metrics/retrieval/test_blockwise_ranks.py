@@ -29,7 +29,9 @@ def test_ranks_are_invariant_to_added_constant(constant: float) -> None:
     shifted = (8 * SCORES).round().double() + constant
     ranked = score_ranks(blocks(shifted), IMAGE_OF_CAPTION, images=5)
     matches = torch.arange(5).unsqueeze(1) == IMAGE_OF_CAPTION
-    for direction, scores, correct in zip(ranked, (shifted, shifted.T), (matches, matches.T), strict=True):
+    for direction, scores, correct in zip(
+        ranked, (shifted, shifted.T), (matches, matches.T), strict=True
+    ):
         expected = ranks(scores - constant, correct)
         assert torch.equal(direction.expected(), expected.expected())
         assert torch.equal(direction.hits(2), expected.hits(2))
@@ -43,7 +45,9 @@ def test_ranks_are_invariant_to_added_constant(constant: float) -> None:
         (torch.tensor([], dtype=torch.int64), "3 of 3 images have no caption"),
     ],
 )
-def test_score_ranks_rejects_images_without_captions(image_of_caption: Tensor, expected: str) -> None:
+def test_score_ranks_rejects_images_without_captions(
+    image_of_caption: Tensor, expected: str
+) -> None:
     with pytest.raises(ValueError, match=expected):
         score_ranks(blocks(SCORES), image_of_caption, images=3)
 

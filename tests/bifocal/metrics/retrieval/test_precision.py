@@ -23,10 +23,14 @@ def in_order(correct: list[bool]) -> tuple[float, float]:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=5).filter(lambda c: any(r for _, r in c))
+    st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=5).filter(
+        lambda c: any(r for _, r in c)
+    )
 )
 def test_ties_count_as_mean_over_all_orders(candidates: list[tuple[int, bool]]) -> None:
-    orders = [order for order in permutations(candidates) if all(a[0] >= b[0] for a, b in pairwise(order))]
+    orders = [
+        order for order in permutations(candidates) if all(a[0] >= b[0] for a, b in pairwise(order))
+    ]
     values = [in_order([correct for _, correct in order]) for order in orders]
     expected = [sum(column) / len(values) for column in zip(*values, strict=True)]
     scores, correct = (torch.tensor([column]) for column in zip(*candidates, strict=True))
@@ -59,7 +63,9 @@ def test_folds_rank_only_their_own_captions() -> None:
 def test_chance_is_the_precision_of_equal_scores() -> None:
     image_of_caption = torch.tensor([0, 0, 0, 1, 2, 2])
     chance = chance_precision(image_of_caption)
-    equal = caption_precision(lambda rows, columns: torch.ones(len(rows), len(columns)), image_of_caption, 3)
+    equal = caption_precision(
+        lambda rows, columns: torch.ones(len(rows), len(columns)), image_of_caption, 3
+    )
     assert chance.tolist() == [pytest.approx(row) for row in equal.tolist()]
     # The share of correct captions.
     assert chance[:, 0].tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 3])

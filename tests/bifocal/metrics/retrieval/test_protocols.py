@@ -54,7 +54,9 @@ def test_full_protocol_of_worked_case() -> None:
     assert report["caption_retrieval"] == pytest.approx(
         {"R@1": 20.0, "R@2": 50.0, "median_rank": 2.5, "mean_rank": 2.3}
     )
-    assert report["image_retrieval"] == pytest.approx({"R@1": 40.0, "R@2": 80.0, "median_rank": 2.0, "mean_rank": 1.9})
+    assert report["image_retrieval"] == pytest.approx(
+        {"R@1": 40.0, "R@2": 80.0, "median_rank": 2.0, "mean_rank": 1.9}
+    )
 
 
 def test_folds_of_one_image_have_full_recall() -> None:
@@ -62,7 +64,11 @@ def test_folds_of_one_image_have_full_recall() -> None:
     folds = split_folds(Protocol(fold=1, folds=5, captions=1), IMAGE_OF_CAPTION, 5)
     assert [fold.captions.tolist() for fold in folds] == [[0], [2], [4], [6], [8]]
     ranked = protocol_score_ranks(folds, blocks(SCORES))
-    assert summarize_folds(ranked, (1,))["caption_retrieval"] == {"R@1": 100.0, "median_rank": 1.0, "mean_rank": 1.0}
+    assert summarize_folds(ranked, (1,))["caption_retrieval"] == {
+        "R@1": 100.0,
+        "median_rank": 1.0,
+        "mean_rank": 1.0,
+    }
 
 
 def test_summarize_folds_is_mean_over_folds() -> None:
@@ -91,8 +97,12 @@ def test_protocol_with_first_caption_of_worked_case() -> None:
     (fold,) = split_folds(Protocol(fold=5, captions=1), IMAGE_OF_CAPTION, 5)
     assert fold.captions.tolist() == [0, 2, 4, 6, 8]
     report = summarize_folds(protocol_score_ranks([fold], blocks(SCORES)), (1,))
-    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.1})
-    assert report["image_retrieval"] == pytest.approx({"R@1": 60.0, "median_rank": 1.0, "mean_rank": 1.6})
+    assert report["caption_retrieval"] == pytest.approx(
+        {"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.1}
+    )
+    assert report["image_retrieval"] == pytest.approx(
+        {"R@1": 60.0, "median_rank": 1.0, "mean_rank": 1.6}
+    )
     assert PROTOCOLS["coco_5k"] == Protocol(fold=5000, captions=5)
     assert PROTOCOLS["flickr_1k"] == Protocol(fold=1000, captions=5)
     assert PROTOCOLS["coco_5fold_1k"] == Protocol(fold=1000, folds=5, captions=5)
@@ -108,7 +118,9 @@ def test_protocol_of_one_fold_ranks_the_first_images_of_a_larger_split() -> None
 
 def test_protocol_ranks_of_vectors_and_of_scores_agree_for_any_caption_order() -> None:
     generator = torch.Generator().manual_seed(0)
-    images, captions = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (8, 24))
+    images, captions = (
+        torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (8, 24)
+    )
     image_of_caption = torch.arange(8).repeat(3)
     folds = split_folds(Protocol(fold=4, folds=2, captions=2), image_of_caption, 8)
     assert folds[1].captions.tolist() == [4, 5, 6, 7, 12, 13, 14, 15]

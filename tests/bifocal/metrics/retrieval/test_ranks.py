@@ -44,10 +44,14 @@ def test_reranking_of_worked_case() -> None:
     0.6 x 2.43 = 1.46: rank 2, as before. Caption 4, of image 2: 0.5 x 2.25 = 1.13; above 0.6 x 2.67 = 1.6 and now
     0.4 x 3.5 = 1.4: rank 2.
     """
-    caption_ranks, image_ranks = score_ranks(blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True)
+    caption_ranks, image_ranks = score_ranks(
+        blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True
+    )
     assert caption_ranks.expected().tolist() == [0, 1, 2, 0, 2]
     report = summarize((caption_ranks, image_ranks), (1,))
-    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0})
+    assert report["caption_retrieval"] == pytest.approx(
+        {"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0}
+    )
     assert image_ranks.expected()[[6, 4]].tolist() == [2, 2]
 
 

@@ -25,7 +25,9 @@ from bifocal.metrics import (
 from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
 
 
-def collection(seed: int, images: int, captions: int, dim: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+def collection(
+    seed: int, images: int, captions: int, dim: int = 5
+) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     image_of_caption = torch.cat(
         [torch.arange(images), torch.randint(images, (captions - images,), generator=generator)]
@@ -37,8 +39,13 @@ def collection(seed: int, images: int, captions: int, dim: int = 5) -> tuple[Ten
 
 def sorted_ranks(scores: np.ndarray, matches: np.ndarray) -> list[int]:
     """Rank from 0 of the first correct candidate in a sorted list; for scores without ties."""
-    lists = (sorted(zip(-row, ~right, strict=True)) for row, right in zip(scores, matches, strict=True))
-    return [next(rank for rank, (_, wrong) in enumerate(candidates) if not wrong) for candidates in lists]
+    lists = (
+        sorted(zip(-row, ~right, strict=True)) for row, right in zip(scores, matches, strict=True)
+    )
+    return [
+        next(rank for rank, (_, wrong) in enumerate(candidates) if not wrong)
+        for candidates in lists
+    ]
 
 
 @given(seed=st.integers(0, 2**32 - 1), images=st.integers(1, 7), more=st.integers(0, 9))
@@ -58,12 +65,16 @@ def test_ranks_equal_positions_in_sorted_list(seed: int, images: int, more: int)
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6).filter(lambda c: any(r for _, r in c))
+    st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6).filter(
+        lambda c: any(r for _, r in c)
+    )
 )
 def test_ties_count_as_mean_over_all_orders(candidates: list[tuple[int, bool]]) -> None:
     scores, right = (torch.tensor([column]) for column in zip(*candidates, strict=True))
     ranked = ranks(scores.double(), right)
-    orders = [sorted(order, key=lambda candidate: -candidate[0]) for order in permutations(candidates)]
+    orders = [
+        sorted(order, key=lambda candidate: -candidate[0]) for order in permutations(candidates)
+    ]
     first = [next(rank for rank, (_, correct) in enumerate(order) if correct) for order in orders]
     assert ranked.expected().item() == pytest.approx(math.fsum(first) / len(first))
     for k in range(1, 8):
@@ -73,10 +84,14 @@ def test_ties_count_as_mean_over_all_orders(candidates: list[tuple[int, bool]]) 
 def test_equal_scores_give_chance_level() -> None:
     _, _, image_of_caption = collection(0, 6, 20)
     one = torch.ones(6, 3), torch.ones(20, 3)
-    assert summarize(retrieval_ranks(*one, image_of_caption), (1, 5)) == chance_report(image_of_caption, (1, 5))
+    assert summarize(retrieval_ranks(*one, image_of_caption), (1, 5)) == chance_report(
+        image_of_caption, (1, 5)
+    )
     # Image retrieval among 6 equal images: R@1 is 1/6, R@5 is 5/6, the mean rank is (1 + ... + 6) / 6.
     chance = chance_report(image_of_caption, (1, 5))["image_retrieval"]
-    assert chance == pytest.approx({"R@1": 100 / 6, "R@5": 500 / 6, "median_rank": 3.5, "mean_rank": 3.5})
+    assert chance == pytest.approx(
+        {"R@1": 100 / 6, "R@5": 500 / 6, "median_rank": 3.5, "mean_rank": 3.5}
+    )
 
 
 @pytest.mark.parametrize("images", [250, 1000, 5000])
@@ -84,19 +99,28 @@ def test_chance_report_is_exact_to_double_precision(images: int) -> None:
     """One correct image of N: K / N. Five correct captions of M: 1 - C(M - 5, K) / C(M, K), in fractions."""
     chance = chance_report(torch.arange(images).repeat_interleave(5), (1, 5, 10))
     for k in (1, 5, 10):
-        assert chance["image_retrieval"][f"R@{k}"] == pytest.approx(100 * k / images, rel=1e-15, abs=0)
+        assert chance["image_retrieval"][f"R@{k}"] == pytest.approx(
+            100 * k / images, rel=1e-15, abs=0
+        )
         missed = Fraction(math.comb(5 * images - 5, k), math.comb(5 * images, k))
-        assert chance["caption_retrieval"][f"R@{k}"] == pytest.approx(float(100 * (1 - missed)), rel=1e-14, abs=0)
+        assert chance["caption_retrieval"][f"R@{k}"] == pytest.approx(
+            float(100 * (1 - missed)), rel=1e-14, abs=0
+        )
 
 
 @given(seed=st.integers(0, 2**32 - 1), rerank=st.booleans())
 def test_metrics_are_invariant_to_order_of_rows(seed: int, rerank: bool) -> None:
     x, v, image_of_caption = collection(seed, 5, 12)
     generator = torch.Generator().manual_seed(seed)
-    images, captions = torch.randperm(5, generator=generator), torch.randperm(12, generator=generator)
+    images, captions = (
+        torch.randperm(5, generator=generator),
+        torch.randperm(12, generator=generator),
+    )
     position = images.argsort()
     original = summarize(retrieval_ranks(x, v, image_of_caption, rerank=rerank), (1, 3))
-    moved = retrieval_ranks(x[images], v[captions], position[image_of_caption[captions]], rerank=rerank)
+    moved = retrieval_ranks(
+        x[images], v[captions], position[image_of_caption[captions]], rerank=rerank
+    )
     for direction, metrics in summarize(moved, (1, 3)).items():
         assert metrics == pytest.approx(original[direction])
 
@@ -107,10 +131,18 @@ def test_reranking_equals_equations_3_12_and_3_13(seed: int) -> None:
     scores = (x @ v.T).tolist()
     matches = torch.arange(4).unsqueeze(1) == image_of_caption
     for_captions = torch.tensor(
-        [[s + s / best if (best := max(row[j] for row in scores)) > 0 else s for j, s in enumerate(r)] for r in scores],
+        [
+            [
+                s + s / best if (best := max(row[j] for row in scores)) > 0 else s
+                for j, s in enumerate(r)
+            ]
+            for r in scores
+        ],
         dtype=torch.float64,
     )
-    for_images = torch.tensor([[s + s / max(r) if max(r) > 0 else s for s in r] for r in scores], dtype=torch.float64)
+    for_images = torch.tensor(
+        [[s + s / max(r) if max(r) > 0 else s for s in r] for r in scores], dtype=torch.float64
+    )
     torch.testing.assert_close(rerank_for_captions(x @ v.T), for_captions)
     torch.testing.assert_close(rerank_for_images(x @ v.T), for_images)
     caption_ranks, image_ranks = retrieval_ranks(x, v, image_of_caption, rerank=True)
@@ -156,7 +188,9 @@ def blocks(scores: Tensor) -> BlockScores:
 def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
     ranked = score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5)
     resamples = 200
-    report = retrieval_intervals(ranked, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4)
+    report = retrieval_intervals(
+        ranked, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4
+    )
     drawn = torch.randint(5, (resamples, 5), generator=torch.Generator().manual_seed(4)).tolist()
     expected: dict[str, list[float]] = {"R@2": [], "median_rank": [], "mean_rank": [], "sum": []}
     values, hits = ranked[1].expected().tolist(), [ranked[one].hits(2).tolist() for one in (0, 1)]
@@ -179,8 +213,13 @@ def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
 def test_gain_in_the_recall_sum_equals_percentiles_over_resampled_images() -> None:
     first, second = ([part.expected() for part in score_ranks(blocks(scores), IMAGE_OF_CAPTION, images=5)]
                      for scores in (SCORES, SCORES.flip(1)))  # fmt: skip
-    low, high = recall_sum_gain(first, second, IMAGE_OF_CAPTION, (1, 2), resamples=200, level=0.9, seed=4)
-    drawn, gains = torch.randint(5, (200, 5), generator=torch.Generator().manual_seed(4)).tolist(), []
+    low, high = recall_sum_gain(
+        first, second, IMAGE_OF_CAPTION, (1, 2), resamples=200, level=0.9, seed=4
+    )
+    drawn, gains = (
+        torch.randint(5, (200, 5), generator=torch.Generator().manual_seed(4)).tolist(),
+        [],
+    )
     for row in drawn:
         queries = (row, [caption for image in row for caption in (2 * image, 2 * image + 1)])
         means = [

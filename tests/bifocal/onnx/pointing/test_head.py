@@ -66,7 +66,9 @@ def random(*shape: int) -> NDArray[np.float64]:
 
 def test_weights_are_a_softmax_with_a_temperature() -> None:
     similarities = random(7)
-    assert head.class_weights(similarities, 0.07) == pytest.approx(weights_by_loops(similarities.tolist(), 0.07))
+    assert head.class_weights(similarities, 0.07) == pytest.approx(
+        weights_by_loops(similarities.tolist(), 0.07)
+    )
     assert head.class_weights(1000 * similarities, 0.07).sum() == pytest.approx(1)
 
 
@@ -77,17 +79,25 @@ def test_a_map_is_the_mixture_of_softened_probabilities_up_to_a_constant() -> No
     for i in range(3):
         for j in range(4):
             exponents = [math.exp(value / 6) for value in logits[i, j].tolist()]
-            expected[i, j] = sum(w * e / sum(exponents) for w, e in zip(weights.tolist(), exponents, strict=True))
+            expected[i, j] = sum(
+                w * e / sum(exponents) for w, e in zip(weights.tolist(), exponents, strict=True)
+            )
     difference = found - expected
     assert difference == pytest.approx(np.full((3, 4), difference[0, 0]))
     assert head.standardize(found) == pytest.approx(head.standardize(expected), abs=1e-4)
 
 
 @pytest.mark.parametrize("shapes", [[(3, 4)], [(2, 2), (3, 5)]])
-def test_a_heatmap_is_standardized_smoothed_and_less_the_prior(shapes: list[tuple[int, int]]) -> None:
+def test_a_heatmap_is_standardized_smoothed_and_less_the_prior(
+    shapes: list[tuple[int, int]],
+) -> None:
     maps = [random(*shape) for shape in shapes]
-    expected = heatmap_by_loops([values.tolist() for values in maps], side=6, sigma=0.8, center=0.25)
-    assert head.heatmap(maps, side=6, sigma=0.8, center=0.25) == pytest.approx(np.array(expected), abs=1e-5)
+    expected = heatmap_by_loops(
+        [values.tolist() for values in maps], side=6, sigma=0.8, center=0.25
+    )
+    assert head.heatmap(maps, side=6, sigma=0.8, center=0.25) == pytest.approx(
+        np.array(expected), abs=1e-5
+    )
 
 
 def test_a_constant_map_leaves_the_prior() -> None:
@@ -101,7 +111,11 @@ def test_presence_is_the_logarithm_of_the_mixed_mean_probabilities() -> None:
     for row in logits.tolist():
         for cell in row:
             exponents = [math.exp(value / 2) for value in cell]
-            total += sum(w * e / sum(exponents) for w, e in zip(weights, exponents, strict=True)) / 6
+            total += (
+                sum(w * e / sum(exponents) for w, e in zip(weights, exponents, strict=True)) / 6
+            )
     score = head.presence_score(head.class_presence(logits), np.array(weights))
     assert score == pytest.approx(math.log(total))
-    assert head.probability(score, 2.0, 3.0) == pytest.approx(1 / (1 + math.exp(-2 * math.log(total) - 3)))
+    assert head.probability(score, 2.0, 3.0) == pytest.approx(
+        1 / (1 + math.exp(-2 * math.log(total) - 3))
+    )

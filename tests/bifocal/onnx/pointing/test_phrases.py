@@ -9,7 +9,8 @@ from bifocal.onnx.pointing.phrases import ARTICLES, MAX_PHRASES, SEPARATORS, spl
 
 
 @given(
-    st.text(max_size=20) | st.lists(st.sampled_from(["a", "red", "star", "on", "the", "sea", ",", "and"])).map(" ".join)
+    st.text(max_size=20)
+    | st.lists(st.sampled_from(["a", "red", "star", "on", "the", "sea", ",", "and"])).map(" ".join)
 )
 def test_phrases_are_parts_of_the_query_in_order_without_separators(query: str) -> None:
     phrases = split_phrases(query)

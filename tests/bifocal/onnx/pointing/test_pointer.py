@@ -88,10 +88,14 @@ def test_the_last_image_is_kept(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "present"), [([[0.0, 0.0], [0.0, 0.0]], False), ([[0.0, 0.1], [0.0, 0.0]], True), ([[0.0]], True)]
+    ("scores", "present"),
+    [([[0.0, 0.0], [0.0, 0.0]], False), ([[0.0, 0.1], [0.0, 0.0]], True), ([[0.0]], True)],
 )
 def test_a_heatmap_without_a_peak_shows_no_place(scores: list[list[float]], present: bool) -> None:
     localizer, embedder = mock.Mock(), mock.Mock()
-    localizer.heatmaps.return_value, localizer.boxes = np.array([scores]), np.zeros((np.size(scores), 4))
+    localizer.heatmaps.return_value, localizer.boxes = (
+        np.array([scores]),
+        np.zeros((np.size(scores), 4)),
+    )
     (place,) = LocalizerPointer(localizer, embedder).locate(b"", ["fox"], SIDE)
     assert (place.present, place.probability) == (present, None)

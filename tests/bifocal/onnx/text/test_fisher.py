@@ -16,8 +16,12 @@ def test_fisher_vector_is_the_normalized_mean_of_its_words() -> None:
     vectorizer = FisherVectors(dim=4, centers=2, components=5, epochs=1, iterations=2)
     vectorizer.fit(captions, seed=0)
     ids = vectorizer.word_vectors.vocabulary.encode(["dog", "food", "dog"])
-    words = (vectorizer.word_vectors.vectors[ids] - vectorizer.state["word_mean"]) @ vectorizer.state["unmixing"]
-    mixture = Mixture(*(vectorizer.state[name] for name in ("weights", "centers", "scales", "gaussian")))
+    words = (
+        vectorizer.word_vectors.vectors[ids] - vectorizer.state["word_mean"]
+    ) @ vectorizer.state["unmixing"]
+    mixture = Mixture(
+        *(vectorizer.state[name] for name in ("weights", "centers", "scales", "gaussian"))
+    )
     mean = mixture.fisher_terms(words.astype(float)).mean(axis=0)
     expected = np.sign(mean) * np.sqrt(np.abs(mean))
     expected /= np.linalg.norm(expected)
@@ -42,7 +46,9 @@ def test_streaming_pca_equals_scikit_learn() -> None:
     generator = np.random.default_rng(6)
     spectrum = np.array([9, 7, 5, 3, *[0.01] * 16])
     x = (generator.normal(size=(300, 20)) * spectrum + generator.normal(size=20)).astype(np.float32)
-    mean, components = streaming_pca(lambda: np.array_split(x, 7), components=4, seed=0, oversample=5)
+    mean, components = streaming_pca(
+        lambda: np.array_split(x, 7), components=4, seed=0, oversample=5
+    )
     peer = PCA(4).fit(x)
     np.testing.assert_allclose(mean, peer.mean_, atol=1e-4)
     np.testing.assert_allclose(np.abs(components.T @ peer.components_.T), np.eye(4), atol=1e-3)

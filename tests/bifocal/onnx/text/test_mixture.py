@@ -76,7 +76,9 @@ def test_gmm_with_counts_equals_scikit_learn_on_repeated_points() -> None:
     x = np.concatenate([generator.normal(-4, 1, (80, DIM)), generator.normal(4, 2, (80, DIM))])
     counts = generator.integers(1, 4, size=len(x))
     mixture, _ = fit_mixture(x, counts.astype(float), 2, laplacian=False, seed=0, iterations=60)
-    peer = GaussianMixture(2, covariance_type="diag", random_state=0, tol=1e-9, max_iter=500, reg_covar=1e-9)
+    peer = GaussianMixture(
+        2, covariance_type="diag", random_state=0, tol=1e-9, max_iter=500, reg_covar=1e-9
+    )
     peer.fit(np.repeat(x, counts, axis=0))
     order, other = np.argsort(mixture.centers[:, 0]), np.argsort(peer.means_[:, 0])
     np.testing.assert_allclose(mixture.weights[order], peer.weights_[other], rtol=1e-3)

@@ -18,12 +18,19 @@ CAPTIONS = ["A dog and a café", "a zebra"]
 @pytest.fixture
 def keyed() -> KeyedVectors:
     keyed = KeyedVectors(DIM)
-    keyed.add_vectors(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), DIM)).astype(np.float32))
+    keyed.add_vectors(
+        WORDS, np.random.default_rng(0).normal(size=(len(WORDS), DIM)).astype(np.float32)
+    )
     return keyed
 
 
 def write(keyed: KeyedVectors, directory: Path, form: str) -> Path:
-    path = directory / {"binary": "words.bin", "text": "words.vec", "glove": "glove.txt", "table": "table.npy"}[form]
+    path = (
+        directory
+        / {"binary": "words.bin", "text": "words.vec", "glove": "glove.txt", "table": "table.npy"}[
+            form
+        ]
+    )
     if form == "table":
         np.save(path, keyed.vectors)
         path.with_suffix(".txt").write_text("\n".join(keyed.index_to_key) + "\n", encoding="utf-8")
@@ -45,9 +52,14 @@ def test_original_word2vec_binary_is_read(tmp_path: Path) -> None:
     # The original tool ends every vector with a newline, gensim does not.
     path = tmp_path / "words.bin"
     vectors = {b"dog": np.arange(3, dtype=np.float32), b"cat": np.ones(3, np.float32)}
-    path.write_bytes(b"2 3\n" + b"".join(word + b" " + v.tobytes() + b"\n" for word, v in vectors.items()))
+    path.write_bytes(
+        b"2 3\n" + b"".join(word + b" " + v.tobytes() + b"\n" for word, v in vectors.items())
+    )
     read = read_word_vectors(path, ["dog", "cat"]).vectors
-    assert {word: vector.tolist() for word, vector in read.items()} == {"dog": [0, 1, 2], "cat": [1, 1, 1]}
+    assert {word: vector.tolist() for word, vector in read.items()} == {
+        "dog": [0, 1, 2],
+        "cat": [1, 1, 1],
+    }
 
 
 def test_glove_words_may_contain_a_space(tmp_path: Path) -> None:
@@ -97,20 +109,29 @@ def test_duplicate_and_undecodable_words_are_counted(tmp_path: Path) -> None:
     assert (file.duplicates, file.undecodable) == (1, 1)
 
 
-def fit(keyed: KeyedVectors, directory: Path, **arguments: object) -> tuple[PretrainedWordVectors, dict[str, float]]:
+def fit(
+    keyed: KeyedVectors, directory: Path, **arguments: object
+) -> tuple[PretrainedWordVectors, dict[str, float]]:
     vectorizer = PretrainedWordVectors(path=write(keyed, directory, "text"), **arguments)
     return vectorizer, vectorizer.fit(CAPTIONS, seed=0)
 
 
-def test_unknown_words_have_the_vector_of_the_file_or_the_mean(keyed: KeyedVectors, tmp_path: Path) -> None:
-    for unknown, expected in (("vector", keyed["UNK"]), ("mean", (keyed["dog"] + keyed["café"]) / 2)):
+def test_unknown_words_have_the_vector_of_the_file_or_the_mean(
+    keyed: KeyedVectors, tmp_path: Path
+) -> None:
+    for unknown, expected in (
+        ("vector", keyed["UNK"]),
+        ("mean", (keyed["dog"] + keyed["café"]) / 2),
+    ):
         vectorizer, metrics = fit(keyed, tmp_path, unknown=unknown)
         assert metrics["words"] == 2
         assert metrics["words_without_vector"] == 3
         assert not vectorizer.word_vectors.vectors[0].any()
         np.testing.assert_allclose(vectorizer.word_vectors.vectors[1], expected, rtol=1e-5)
         encoded = vectorizer.transform(["a dog"])
-        np.testing.assert_allclose(vectorizer.word_vectors.vectors[encoded.values[0][1]], keyed["dog"], rtol=1e-6)
+        np.testing.assert_allclose(
+            vectorizer.word_vectors.vectors[encoded.values[0][1]], keyed["dog"], rtol=1e-6
+        )
         assert encoded.counts["unknown_tokens"] == 1
 
 

@@ -9,7 +9,11 @@ from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.text.vectorizers import TFIDF, Concatenated, FisherVectors, MeanWordVectors
 from bifocal.text.vectorizers.base import save_vectorizer
 
-CAPTIONS = ["a dog runs on the grass", "two red birds sit on grass", "the dog sits near two birds"] * 4
+CAPTIONS = [
+    "a dog runs on the grass",
+    "two red birds sit on grass",
+    "the dog sits near two birds",
+] * 4
 VECTORIZERS = {
     "bags of words": lambda: TFIDF(),
     "means": lambda: MeanWordVectors(dim=5, epochs=1),

@@ -39,18 +39,28 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def test_distilled_vectors_keep_the_inner_products_of_weighted_centered_states(folder: Path) -> None:
+def test_distilled_vectors_keep_the_inner_products_of_weighted_centered_states(
+    folder: Path,
+) -> None:
     """With all components, principal components are a rotation, which no inner product shows."""
     network, ids = AutoModel.from_pretrained(folder, dtype=torch.float64), vocabulary(folder)
     with torch.inference_mode():
-        states = [network(torch.tensor([[2, token, 3]])).last_hidden_state[0].mean(dim=0).numpy() for token in range(9)]
+        states = [
+            network(torch.tensor([[2, token, 3]])).last_hidden_state[0].mean(dim=0).numpy()
+            for token in range(9)
+        ]
     assert len(ids) == 9
     total = sum(1 / (rank + 1) for rank in range(1, 10))
     weights = [1e-4 / (1e-4 + 1 / (rank + 1) / total) for rank in range(1, 10)]
-    tokens = [weight * (state - np.mean(states, axis=0)) for weight, state in zip(weights, states, strict=True)]
+    tokens = [
+        weight * (state - np.mean(states, axis=0))
+        for weight, state in zip(weights, states, strict=True)
+    ]
     expected = [unit(sum(tokens[ids[word]] for word in text.split())) for text in CAPTIONS]
     found = vectors(folder, CAPTIONS, dim=8)
-    np.testing.assert_allclose(found @ found.T, np.array(expected) @ np.array(expected).T, atol=1e-5)
+    np.testing.assert_allclose(
+        found @ found.T, np.array(expected) @ np.array(expected).T, atol=1e-5
+    )
 
 
 def test_fewer_components_keep_the_largest_variances(folder: Path) -> None:
@@ -66,7 +76,9 @@ def test_fewer_components_keep_the_largest_variances(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("quantized", [False, True])
-def test_published_vectors_are_read_with_their_weights(folder: Path, tmp_path: Path, quantized: bool) -> None:
+def test_published_vectors_are_read_with_their_weights(
+    folder: Path, tmp_path: Path, quantized: bool
+) -> None:
     (tmp_path / "tokenizer.json").write_text((folder / "tokenizer.json").read_text())
     generator, ids = np.random.default_rng(0), vocabulary(folder)
     tensors = {"embeddings": generator.standard_normal((9, 5)).astype(np.float16)}
@@ -100,5 +112,7 @@ def test_word_vectors_are_summed_with_their_weights(tmp_path: Path, weights: str
 def test_file_of_another_language_is_named(tmp_path: Path) -> None:
     path = tmp_path / "glove.txt"
     path.write_text("hund 1 0\n")
-    with pytest.raises(ValueError, match="has none of the 5 words of the captions: check its language"):
+    with pytest.raises(
+        ValueError, match="has none of the 5 words of the captions: check its language"
+    ):
         StaticVectors(path=path).fit(CAPTIONS, seed=0)

@@ -32,7 +32,8 @@ def test_tfidf_equals_scikit_learn(tmp_path: Path, stop_words: bool, min_count: 
     stem = stemmer("english").stemWord
     excluded = ENGLISH_STOP_WORDS if stop_words else ()
     peer = TfidfVectorizer(
-        analyzer=lambda text: [stem(word) for word in tokenize(text) if word not in excluded], min_df=min_count
+        analyzer=lambda text: [stem(word) for word in tokenize(text) if word not in excluded],
+        min_df=min_count,
     )
     expected = peer.fit(TRAINING).transform(TRAINING + NEW).toarray()
     vectorizer = TFIDF(stop_words=stop_words, min_count=min_count)
@@ -46,8 +47,13 @@ def test_dictionary_has_the_terms_of_most_captions(max_terms: int) -> None:
     vectorizer = TFIDF(max_terms=max_terms)
     vectorizer.fit(TRAINING, seed=0)
     stem = stemmer("english").stemWord
-    captions = [{stem(word) for word in tokenize(text) if word not in ENGLISH_STOP_WORDS} for text in TRAINING]
-    frequency = {term: sum(term in caption for caption in captions) for term in set().union(*captions)}
+    captions = [
+        {stem(word) for word in tokenize(text) if word not in ENGLISH_STOP_WORDS}
+        for text in TRAINING
+    ]
+    frequency = {
+        term: sum(term in caption for caption in captions) for term in set().union(*captions)
+    }
     ranked = sorted(frequency, key=lambda term: (-frequency[term], term))
     assert list(vectorizer.terms) == sorted(ranked[:max_terms])
     assert "max_terms is 0" in " ".join(TFIDF.conflicts({"max_terms": 0}))
@@ -56,7 +62,8 @@ def test_dictionary_has_the_terms_of_most_captions(max_terms: int) -> None:
 def write_wordnet(folder: Path) -> Path:
     folder.mkdir()
     nouns = "".join(
-        f"{noun} n 1 1 @ 1 0 00000001  \n" for noun in ("dog", "man", "church", "leaf", "glass", "city", "gas")
+        f"{noun} n 1 1 @ 1 0 00000001  \n"
+        for noun in ("dog", "man", "church", "leaf", "glass", "city", "gas")
     )
     (folder / "index.noun").write_text("  1 This software and database is ...\n" + nouns)
     (folder / "noun.exc").write_text("men man\nleaves leaf\nwolves wolf\n")
@@ -67,7 +74,16 @@ def test_lemmas_are_those_of_wordnet(tmp_path: Path) -> None:
     vectorizer = TFIDF(form="lemma", path=write_wordnet(tmp_path / "wordnet"), stop_words=False)
     metrics = vectorizer.fit(["dogs men churches leaves glasses cities gas runs"], seed=0)
     assert metrics["lemmatized"] == 1
-    assert list(vectorizer.terms) == ["church", "city", "dog", "gas", "glass", "leaf", "man", "runs"]
+    assert list(vectorizer.terms) == [
+        "church",
+        "city",
+        "dog",
+        "gas",
+        "glass",
+        "leaf",
+        "man",
+        "runs",
+    ]
     (tmp_path / "text").mkdir()
     stored = dense(vectorizer, ["a dog and two dogs", "man"], tmp_path / "text")
     loaded = load_vectorizer(tmp_path / "text").vectorize(["a dog and two dogs", "man"])

@@ -44,7 +44,9 @@ def test_words_with_similar_contexts_are_close() -> None:
     vectorizer = Word2Vec(dim=16, epochs=20, subsample=0)
     vectorizer.fit(sentences, seed=0)
     words = vectorizer.word_vectors
-    dog, cat, bus = (torch.from_numpy(words.vectors[i]) for i in words.vocabulary.encode(["dog", "cat", "bus"]))
+    dog, cat, bus = (
+        torch.from_numpy(words.vectors[i]) for i in words.vocabulary.encode(["dog", "cat", "bus"])
+    )
     assert torch.cosine_similarity(dog, cat, dim=0) > torch.cosine_similarity(dog, bus, dim=0)
 
 

@@ -30,7 +30,9 @@ class RecordingBackbone(CellBackbone):
 
 def test_cell_backbone_crops_and_mirrors_in_training_alone() -> None:
     narrow = {"channels": [4, 4, 4, 8], "stem_width": 4}
-    backbone = RecordingBackbone(3, "resnet10t", SIZE, min_crop_area=0.25, flip=True, model_arguments=narrow)
+    backbone = RecordingBackbone(
+        3, "resnet10t", SIZE, min_crop_area=0.25, flip=True, model_arguments=narrow
+    )
     backbone.views = []
     ramp = torch.arange(SIZE).float().expand(8, 3, SIZE, SIZE)  # brighter from left to right
     mask = torch.ones(8, SIZE, SIZE, dtype=torch.bool)
@@ -52,7 +54,12 @@ def test_encoder_backbone_starts_from_an_embedding_of_the_same_features(
 ) -> None:
     _, features = collection
     embedding = build_model(
-        {"name": "TwoBranchModel", "dim": 4, "image_encoder": "SMILEEncoder", "text_encoder": "LinearEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 4,
+            "image_encoder": "SMILEEncoder",
+            "text_encoder": "LinearEncoder",
+        },
         feature_dim=features.dim,
         text_dim=5,
         text_format="vectors",
@@ -64,7 +71,9 @@ def test_encoder_backbone_starts_from_an_embedding_of_the_same_features(
     )
     assert isinstance(model.backbone, EncoderBackbone)
     assert not model.reads_pixels
-    with pytest.raises(ValueError, match="features have backbone None, but the model was trained on features with"):
+    with pytest.raises(
+        ValueError, match="features have backbone None, but the model was trained on features with"
+    ):
         model.backbone.load_embedding(tmp_path, features)
     embedding.config["inputs"] = {}
     save_model(tmp_path, embedding)
@@ -75,7 +84,10 @@ def test_encoder_backbone_starts_from_an_embedding_of_the_same_features(
     torch.testing.assert_close(found.squeeze(1), expected)
     assert mask.all()
     other = build_ranking_model(
-        "MLPHead", {"name": "EncoderBackbone", "encoder": SMILE | {"dim": 3}}, input_dim=features.dim, labels=1
+        "MLPHead",
+        {"name": "EncoderBackbone", "encoder": SMILE | {"dim": 3}},
+        input_dim=features.dim,
+        labels=1,
     )
     assert isinstance(other.backbone, EncoderBackbone)
     with pytest.raises(ValueError, match="does not fit SMILEEncoder"):

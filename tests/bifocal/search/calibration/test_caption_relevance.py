@@ -31,7 +31,9 @@ def captions_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def index_of(captions: list[list[str]], vectors: np.ndarray | None = None) -> SearchIndex:
     items = pa.table({"item_id": [str(row) for row in range(len(captions))], "captions": captions})
-    return SearchIndex(items, np.eye(len(captions), dtype=np.float16) if vectors is None else vectors)
+    return SearchIndex(
+        items, np.eye(len(captions), dtype=np.float16) if vectors is None else vectors
+    )
 
 
 def cosine(first: dict[str, float], second: dict[str, float]) -> float:
@@ -41,12 +43,18 @@ def cosine(first: dict[str, float], second: dict[str, float]) -> float:
 def expected_rows(level: float | None = None) -> list[list[int]]:
     """Return the rows by the definition: tf-idf with logarithms of counts, and the median of the best siblings."""
     texts = [text for texts in CAPTIONS for text in texts]
-    words = {text: Counter(word for word in text.split() if len(word) > 1) for text in [*texts, *SENTENCES]}
+    words = {
+        text: Counter(word for word in text.split() if len(word) > 1)
+        for text in [*texts, *SENTENCES]
+    }
     documents = Counter(word for text in texts for word in words[text])
 
     def vector(text: str) -> dict[str, float]:
         known = {word: 1 + log(count) for word, count in words[text].items() if word in documents}
-        weights = {word: tf * (1 + log((1 + len(texts)) / (1 + documents[word]))) for word, tf in known.items()}
+        weights = {
+            word: tf * (1 + log((1 + len(texts)) / (1 + documents[word])))
+            for word, tf in known.items()
+        }
         norm = sqrt(sum(value**2 for value in weights.values())) or 1.0
         return {word: value / norm for word, value in weights.items()}
 
@@ -95,12 +103,17 @@ def test_similar_images_take_the_place_of_missing_captions(captions: int, simila
         of_captions = {other for other in range(100) if words[other] == words[row]}
         expected = set(of_captions)
         for other in of_captions:
-            best = sorted((each for each in range(3, 100) if each != other), key=lambda each: -cosines[other, each])
+            best = sorted(
+                (each for each in range(3, 100) if each != other),
+                key=lambda each: -cosines[other, each],
+            )
             expected |= set(best[:similar])
         assert near.tolist() == sorted(expected)
 
 
-def test_similar_images_of_a_large_collection_are_searched_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similar_images_of_a_large_collection_are_searched_in_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     random = np.random.default_rng(0)
     centers = np.repeat(np.eye(8), 25, axis=0)
     vectors = centers + 0.05 * random.normal(size=centers.shape)
@@ -117,23 +130,43 @@ def test_similar_images_of_a_large_collection_are_searched_in_clusters(monkeypat
     assert np.sort(np.concatenate(clusters)).tolist() == live.tolist()
     found = [rows.tolist() for rows in near_rows(index, sentences, own)]
     assert all(len(rows) == 3 and set(rows) <= set(live.tolist()) for rows in found)
-    assert np.mean([row in rows for rows, others in zip(exact, found, strict=True) for row in others]) > 0.8
+    assert (
+        np.mean([row in rows for rows, others in zip(exact, found, strict=True) for row in others])
+        > 0.8
+    )
 
 
 @pytest.mark.usefixtures("captions_suffice")
 def test_one_shared_word_of_two_long_sentences_brings_an_item_near() -> None:
     """A dog on a beach would otherwise stand for the absence of the dog in the snow of a sentence."""
-    captions = [["a brown dog sleeps beside two old chairs near white umbrellas along some quiet sandy beach today"]]
-    captions += [[text] for text in ("fresh snow", "tall trees", "red sleds", "woods at dusk", "children shout loudly")]
+    captions = [
+        [
+            "a brown dog sleeps beside two old chairs near white umbrellas along some quiet sandy beach today"
+        ]
+    ]
+    captions += [
+        [text]
+        for text in (
+            "fresh snow",
+            "tall trees",
+            "red sleds",
+            "woods at dusk",
+            "children shout loudly",
+        )
+    ]
     sentence = "dog fresh snow tall trees red sleds woods dusk"
-    assert [rows.tolist() for rows in near_rows(index_of(captions), [sentence], [5])] == [[0, 1, 2, 3, 4, 5]]
+    assert [rows.tolist() for rows in near_rows(index_of(captions), [sentence], [5])] == [
+        [0, 1, 2, 3, 4, 5]
+    ]
 
 
 @pytest.mark.parametrize("captions", [None, [[], []], [["!", "?"], []], [["a dog"], ["a dog"]]])
 def test_without_captions_to_compare_only_own_items_fit(captions: list[list[str]] | None) -> None:
     columns = {"item_id": ["1", "2"]}
     items = pa.table(
-        columns if captions is None else {**columns, "captions": pa.array(captions, pa.list_(pa.string()))}
+        columns
+        if captions is None
+        else {**columns, "captions": pa.array(captions, pa.list_(pa.string()))}
     )
     assert [rows.tolist() for rows in relevant_rows(items, ["a dog"], [1])] == [[1]]
     index = SearchIndex(items, np.eye(2, dtype=np.float16))

@@ -27,7 +27,9 @@ def drawn(noise: float) -> tuple[SearchIndex, np.ndarray]:
     """Return an index with biases, and one query per item: its vector with noise."""
     random = np.random.default_rng(0)
     vectors = random.normal(size=(COUNT, D))
-    index = SearchIndex.of([str(row) for row in range(COUNT)], vectors, 0.1 * random.normal(size=COUNT))
+    index = SearchIndex.of(
+        [str(row) for row in range(COUNT)], vectors, 0.1 * random.normal(size=COUNT)
+    )
     return index, unit_vectors(unit_vectors(vectors) + noise * random.normal(size=(COUNT, D)))
 
 
@@ -55,23 +57,31 @@ def test_good_queries_are_found_and_random_ones_rarely() -> None:
     index, queries = drawn(noise=0.6)
     poor = calibrate(index, queries, index.ids)
     assert poor.recall < 0.5
-    assert poor.false_positive_rate <= 0.1  # the threshold of the other folds holds for the held-out one
+    assert (
+        poor.false_positive_rate <= 0.1
+    )  # the threshold of the other folds holds for the held-out one
 
 
 @pytest.mark.parametrize(("threshold", "least"), [(0.2, 0.5), (0.8, 0.8)])
-def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(threshold: float, least: float) -> None:
+def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(
+    threshold: float, least: float
+) -> None:
     calibration = Calibration(0.0, 1.0, 0.0, threshold, 0.0, 0.05, 0.5, 100)
     assert calibration.relevant == least
 
 
 @pytest.mark.parametrize(("limit", "least"), [(RELEVANCE, 59), (PRESENCE, 23)])
 @pytest.mark.parametrize("items", [20, 58, 59, 200, 1000])
-def test_the_allowed_share_is_the_largest_that_shows_the_rate(items: int, limit: Limit, least: int) -> None:
+def test_the_allowed_share_is_the_largest_that_shows_the_rate(
+    items: int, limit: Limit, least: int
+) -> None:
     share, confidence = limit
 
     def chance_of_at_most(count: int) -> float:
         """Probability of so few false positives if the true rate is the limit."""
-        return sum(math.comb(items, k) * share**k * (1 - share) ** (items - k) for k in range(count + 1))
+        return sum(
+            math.comb(items, k) * share**k * (1 - share) ** (items - k) for k in range(count + 1)
+        )
 
     count = round(allowed_share(items, limit) * items)
     assert chance_of_at_most(count + 1) > 1 - confidence
@@ -108,8 +118,13 @@ def test_absent_concepts_are_told_from_matches_better_than_near_misses() -> None
     assert calibration.recall < 0.5
     assert presence.false_positive_rate <= 0.1
     scores, _ = first_results(index, queries, near)
-    assert calibration.found(scores).tolist() == (presence.probabilities(scores)[:, 0] >= presence.threshold).tolist()
-    for row, hits in enumerate(Search(index_with(index, calibration)).batch(queries, 3, sentences=True)):
+    assert (
+        calibration.found(scores).tolist()
+        == (presence.probabilities(scores)[:, 0] >= presence.threshold).tolist()
+    )
+    for row, hits in enumerate(
+        Search(index_with(index, calibration)).batch(queries, 3, sentences=True)
+    ):
         assert hits.found == calibration.found(scores)[row]
 
 
@@ -121,7 +136,10 @@ def test_notices_are_rare_on_right_results_with_captions_that_leave_things_out()
         thing = np.arange(300) % 30
         things = unit_vectors(random.normal(size=(30, 32)))
         vectors = things[thing] + 0.09 * random.normal(size=(300, 32))
-        texts = [[f"thing{number}" if random.random() < 0.5 else f"other{random.integers(99)}"] for number in thing]
+        texts = [
+            [f"thing{number}" if random.random() < 0.5 else f"other{random.integers(99)}"]
+            for number in thing
+        ]
         named = SearchIndex.of([str(row) for row in range(300)], vectors)
         index = SearchIndex(named.items.append_column("captions", [texts]), named.vectors)
         own = random.permutation(300)[:45].tolist()
@@ -130,7 +148,9 @@ def test_notices_are_rare_on_right_results_with_captions_that_leave_things_out()
         described, near = relevant_rows(index.items, asked, own), near_rows(index, asked, own)
         calibration = calibrate(index, queries, [str(row) for row in own], described, near)
         new = things + 0.12 * random.normal(size=things.shape)
-        scores, right = first_results(index, new, [np.flatnonzero(thing == number) for number in range(30)])
+        scores, right = first_results(
+            index, new, [np.flatnonzero(thing == number) for number in range(30)]
+        )
         reached = calibration.found(scores)
         found += reached[:30][right[:30]].tolist()
         absent += (~reached[30:]).tolist()

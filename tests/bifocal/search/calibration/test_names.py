@@ -22,7 +22,11 @@ def drawn() -> tuple[SearchIndex, np.ndarray, np.ndarray]:
     shown = (np.arange(ITEMS)[:, None] + [0, 1, 2]) % SHOWN
     items = names[shown].sum(axis=1) + 0.3 * noise(ITEMS, seed=1)
     lengths = np.random.default_rng(2).uniform(0.2, 1.5, (NAMES, 1))
-    return SearchIndex.of([str(row) for row in range(ITEMS)], items), names, names + lengths * noise(NAMES, seed=3)
+    return (
+        SearchIndex.of([str(row) for row in range(ITEMS)], items),
+        names,
+        names + lengths * noise(NAMES, seed=3),
+    )
 
 
 def noise(count: int, seed: int) -> np.ndarray:
@@ -40,8 +44,15 @@ def test_shown_names_are_found_and_others_are_not() -> None:
     assert index.calibration.false_positive_rate <= 0.1
     hits, calibration = results[0], index.calibration
     # The logit by the definition, with the best cosine of a name in place of the margin.
-    reference = max(float(np.dot(unit_vectors(queries)[0], name)) for name in names.astype(np.float16).astype(float))
-    logit = calibration.intercept + calibration.score * hits[0].score + calibration.reference * reference
+    reference = max(
+        float(np.dot(unit_vectors(queries)[0], name))
+        for name in names.astype(np.float16).astype(float)
+    )
+    logit = (
+        calibration.intercept
+        + calibration.score * hits[0].score
+        + calibration.reference * reference
+    )
     assert hits[0].probability == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
     assert calibration.score > 0
     assert calibration.reference != 0 == calibration.margin

@@ -25,7 +25,10 @@ DESCRIPTION = Description(
 
 
 def make_items(count: int) -> list[Item]:
-    return [Item(f"item {number}", f"{number}.jpg", f"{number:064x}", 10 + number, 20) for number in range(count)]
+    return [
+        Item(f"item {number}", f"{number}.jpg", f"{number:064x}", 10 + number, 20)
+        for number in range(count)
+    ]
 
 
 def unit_vectors(count: int, seed: int) -> np.ndarray:
@@ -34,7 +37,11 @@ def unit_vectors(count: int, seed: int) -> np.ndarray:
 
 
 def write(
-    directory: Path, regions: Sequence[int], per_shard: int = 4, deleted: int = 0, stop: int | None = None
+    directory: Path,
+    regions: Sequence[int],
+    per_shard: int = 4,
+    deleted: int = 0,
+    stop: int | None = None,
 ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """Write items with ``regions[k]`` regions each, some tombstones, or stop before item ``stop`` as a kill does."""
     random, items = np.random.default_rng(1), make_items(len(regions) + deleted)
@@ -48,7 +55,11 @@ def write(
         writer.reject("broken.jpg", "the file is empty")
         ids = [item.item_id for item in reversed(items)]
         metadata = pa.table(
-            {"item_id": ids, "meta.year": pa.array(range(len(ids), 0, -1), pa.int16()), "meta.image": ids}
+            {
+                "item_id": ids,
+                "meta.year": pa.array(range(len(ids), 0, -1), pa.int16()),
+                "meta.image": ids,
+            }
         )
         writer.finish({"item 0": ["a dog", "two dogs"]}, metadata, items[len(regions) :])
     return vectors, parts, boxes
@@ -61,12 +72,16 @@ def write(
     size=st.integers(1, 5),
 )
 @settings(max_examples=15)
-def test_a_collection_is_read_as_it_was_written(regions: list[int], per_shard: int, deleted: int, size: int) -> None:
+def test_a_collection_is_read_as_it_was_written(
+    regions: list[int], per_shard: int, deleted: int, size: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         vectors, parts, boxes = write(Path(folder) / "collection", regions, per_shard, deleted)
         collection = Collection.open(Path(folder) / "collection")
         count = len(regions) + deleted
-        expected = np.concatenate([vectors.astype(np.float16), np.zeros((deleted, DIM), np.float16)])
+        expected = np.concatenate(
+            [vectors.astype(np.float16), np.zeros((deleted, DIM), np.float16)]
+        )
         assert len(collection) == count == len(collection.vectors)
         assert collection.ids == [item.item_id for item in make_items(count)]
         assert collection.deleted.tolist() == [False] * len(regions) + [True] * deleted
@@ -74,7 +89,9 @@ def test_a_collection_is_read_as_it_was_written(regions: list[int], per_shard: i
         assert collection.description.preprocessing == {"size": 64}
         np.testing.assert_array_equal(collection.vectors[:], expected)
         np.testing.assert_array_equal(collection.vectors[::-2], expected[::-2])
-        np.testing.assert_array_equal(np.concatenate([expected[:0], *collection.vectors.batches(size)]), expected)
+        np.testing.assert_array_equal(
+            np.concatenate([expected[:0], *collection.vectors.batches(size)]), expected
+        )
         order = np.random.default_rng(2).permutation(count)
         np.testing.assert_array_equal(collection.vectors[order], expected[order])
         for row in range(count):
@@ -91,7 +108,11 @@ def test_items_keep_captions_and_typed_metadata(tmp_path: Path) -> None:
     collection = Collection.open(tmp_path)
     assert [collection.captions(row) for row in range(3)] == [["a dog", "two dogs"], [], []]
     assert collection.items.column("meta.year").type == pa.int16()
-    assert collection.items.column("meta.year").to_pylist() == [1, 2, None]  # a tombstone keeps no values
+    assert collection.items.column("meta.year").to_pylist() == [
+        1,
+        2,
+        None,
+    ]  # a tombstone keeps no values
     assert collection.items.column("meta.image").to_pylist() == ["item 0", "item 1", None]
     assert collection.image(1) == tmp_path / "images" / "1.jpg"
     assert pq.read_table(tmp_path / "rejected.parquet").to_pylist() == [
@@ -109,13 +130,24 @@ def test_vectors_are_mapped_and_a_batch_within_a_shard_is_no_copy(tmp_path: Path
 def test_a_killed_writer_resumes_with_the_same_bytes(tmp_path: Path, stop: int) -> None:
     write(tmp_path / "whole", [2] * 10)
     write(tmp_path / "killed", [2] * 10, stop=stop)
-    with pytest.raises(FileNotFoundError, match=r"holds no complete collection \(it has no collection.json\)"):
+    with pytest.raises(
+        FileNotFoundError, match=r"holds no complete collection \(it has no collection.json\)"
+    ):
         Collection.open(tmp_path / "killed")
     assert len(CollectionWriter(tmp_path / "killed", DESCRIPTION, 4).written) == stop // 4 * 4
     write(tmp_path / "killed", [2] * 10)
-    files = {path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file()}
-    assert {path.relative_to(tmp_path / "killed") for path in (tmp_path / "killed").rglob("*.*")} == files
-    assert all((tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes() for name in files)
+    files = {
+        path.relative_to(tmp_path / "whole")
+        for path in (tmp_path / "whole").rglob("*")
+        if path.is_file()
+    }
+    assert {
+        path.relative_to(tmp_path / "killed") for path in (tmp_path / "killed").rglob("*.*")
+    } == files
+    assert all(
+        (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes()
+        for name in files
+    )
 
 
 def test_shards_of_another_model_are_not_resumed(tmp_path: Path) -> None:
@@ -129,7 +161,10 @@ def test_the_writer_refuses_wrong_items(tmp_path: Path) -> None:
     writer = CollectionWriter(tmp_path, DESCRIPTION)
     (item,), (vector,) = make_items(1), unit_vectors(1, 0)
     region, box = np.zeros((1, REGION_DIM)), np.zeros((1, 4))
-    with pytest.raises(ValueError, match=r"vector of item 'item 0': shape \(5,\), length 2.000; expected \(5,\) and 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"vector of item 'item 0': shape \(5,\), length 2.000; expected \(5,\) and 1",
+    ):
         writer.add(item, 2 * vector, region, box)
     with pytest.raises(ValueError, match=r"length nan"):
         writer.add(item, vector * np.nan, region, box)
@@ -161,14 +196,28 @@ def test_damaged_collections_are_refused(tmp_path: Path) -> None:
     vectors.write_bytes(stored)
     for column, values, message in (
         ("row", pa.array([0, 1, 2, 3, 0, 0], pa.int32()), "to one vector twice"),
-        ("row", pa.array([0, 1, 2, 3, 0, 2], pa.int32()), "refers to vectors that the shards do not have"),
-        ("shard", pa.array([0, 0, 0, 0, 1, 7], pa.int32()), "refers to vectors that the shards do not have"),
+        (
+            "row",
+            pa.array([0, 1, 2, 3, 0, 2], pa.int32()),
+            "refers to vectors that the shards do not have",
+        ),
+        (
+            "shard",
+            pa.array([0, 0, 0, 0, 1, 7], pa.int32()),
+            "refers to vectors that the shards do not have",
+        ),
         ("item_id", pa.array(list("abcdea")), "has an item_id twice"),
-        ("width", pa.array([1.0] * 6), "column 'width': type double with 0 nulls, expected int32 without nulls"),
+        (
+            "width",
+            pa.array([1.0] * 6),
+            "column 'width': type double with 0 nulls, expected int32 without nulls",
+        ),
         ("sha256", pa.array([None] * 6, pa.string()), "column 'sha256': type string with 6 nulls"),
         ("deleted", pa.array([False] * 5 + [True]), "has 5 items and 1 tombstones"),
     ):
-        pq.write_table(table.set_column(table.schema.get_field_index(column), column, values), items)
+        pq.write_table(
+            table.set_column(table.schema.get_field_index(column), column, values), items
+        )
         refused(message)
     pq.write_table(table.append_column("color", pa.array(["red"] * 6)), items)
     refused("has the column 'color': columns of users start with 'meta.'")

@@ -49,7 +49,13 @@ def origins(photos: Path) -> dict[str, list[object]]:
 
 def test_the_date_is_that_of_the_photograph_else_of_the_file(photos: Path) -> None:
     found = origins(photos)
-    assert dict(zip(found["item_id"], zip(found["meta.folder"], found["meta.date"], strict=True), strict=True)) == {
+    assert dict(
+        zip(
+            found["item_id"],
+            zip(found["meta.folder"], found["meta.date"], strict=True),
+            strict=True,
+        )
+    ) == {
         "a.jpg": ("", datetime(2023, 5, 6, 7, 8, 9)),
         "Oslo/b.jpg": ("Oslo", datetime(2022, 1, 2, 3, 4, 5)),
         "Oslo/day 1/c.jpg": ("Oslo/day 1", CHANGED),
@@ -63,7 +69,8 @@ def test_unchanged_files_keep_their_date_and_are_not_opened(
     source = files_source(photos, tmp_path / "new")
     states = np.arange(4 * len(source.entries), dtype=np.int64).reshape(-1, 4) + 1
     writer = CollectionWriter(
-        tmp_path / "previous", Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None, COLORS)
+        tmp_path / "previous",
+        Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None, COLORS),
     )
     for entry, state in zip(source.entries, states, strict=True):
         item = Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist()))
@@ -97,12 +104,19 @@ def test_images_of_an_earlier_version_are_embedded_again_only_if_they_have_a_col
     states = np.arange(4 * len(source.entries), dtype=np.int64).reshape(-1, 4) + 1
     for preprocessing, changed in (({}, ["Oslo/d.png"]), (COLORS, [])):
         folder = tmp_path / str(len(preprocessing))
-        description = Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None, preprocessing)
+        description = Description(
+            ModelIdentity("model", None, "0" * 64), str(photos), 2, None, preprocessing
+        )
         writer = CollectionWriter(folder, description)
         for entry, state in zip(source.entries, states, strict=True):
-            writer.add(Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist())), np.array([1.0, 0.0]))
+            writer.add(
+                Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist())),
+                np.array([1.0, 0.0]),
+            )
         writer.finish()
         update = CollectionUpdate(Collection.open(folder), source.entries, states)
         update.convert_colors(source)
-        assert [entry.item_id for entry, row in zip(source.entries, update.rows, strict=True) if row < 0] == changed
+        assert [
+            entry.item_id for entry, row in zip(source.entries, update.rows, strict=True) if row < 0
+        ] == changed
         assert update.unchanged.tolist() == (update.rows >= 0).tolist()

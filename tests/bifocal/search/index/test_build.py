@@ -41,15 +41,22 @@ def inverted(exact: SearchIndex, queries: NDArray[np.float64]) -> SearchIndex:
     return build_index(exact, PROBES, queries)
 
 
-def rows(index: SearchIndex, queries: NDArray[np.float64], where: dict[str, Any] | None = None) -> list[list[int]]:
-    return [[hit.row for hit in hits] for hits in Search(index).batch(queries, 10, sentences=True, where=where)]
+def rows(
+    index: SearchIndex, queries: NDArray[np.float64], where: dict[str, Any] | None = None
+) -> list[list[int]]:
+    return [
+        [hit.row for hit in hits]
+        for hits in Search(index).batch(queries, 10, sentences=True, where=where)
+    ]
 
 
 def overlap(a: list[list[int]], b: list[list[int]]) -> float:
     return sum(len(set(x) & set(y)) for x, y in zip(a, b, strict=True)) / sum(map(len, a))
 
 
-@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4", "SQ8", "Cut12,SQ8"])
+@pytest.mark.parametrize(
+    "factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4", "SQ8", "Cut12,SQ8"]
+)
 def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
 ) -> None:
@@ -57,7 +64,9 @@ def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     index.write(tmp_path)
     opened = SearchIndex.open(tmp_path)
     measured = measure(opened, queries, tmp_path)
-    assert measured.recall_at_10 == pytest.approx(overlap(rows(exact, queries), rows(opened, queries)))
+    assert measured.recall_at_10 == pytest.approx(
+        overlap(rows(exact, queries), rows(opened, queries))
+    )
     assert measured.recall_at_10 >= 0.99
     assert measured.queries == 60
     assert 0 < measured.p50_ms <= measured.p99_ms
@@ -93,7 +102,9 @@ def test_the_effort_is_the_least_that_reaches_the_recall() -> None:
     lower = {}
     for value in range(1, 16):
         index.description = replace(index.description, effort=value)
-        shares = np.array([overlap([a], [b]) for a, b in zip(truth, rows(index, queries), strict=True)])
+        shares = np.array(
+            [overlap([a], [b]) for a, b in zip(truth, rows(index, queries), strict=True)]
+        )
         lower[value] = shares.mean() - 1.645 * 2**0.5 * shares.std() / 50**0.5
     assert effort == next(value for value in lower if lower[value] >= 0.7)
     assert effort > 1
@@ -107,7 +118,10 @@ def test_filters_of_few_and_of_many_items_lose_none(
     found, truth = rows(inverted, queries, where=where), rows(exact, queries, where=where)
     assert all(len(hits) == 10 and all(row % 50 < parts for row in hits) for hits in found)
     assert found == truth if parts == 1 else overlap(truth, found) > 0.85
-    assert [len(hits) for hits in Search(inverted).batch(queries[:2], 3000, where={"part": 1})] == [40, 40]
+    assert [len(hits) for hits in Search(inverted).batch(queries[:2], 3000, where={"part": 1})] == [
+        40,
+        40,
+    ]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -143,7 +157,10 @@ def test_removed_items_are_not_found(
     changed.write(tmp_path / "changed")
     opened = SearchIndex.open(tmp_path / "changed")
     again = build_index(changed, IndexSettings("exact"), queries)
-    truth = [[(hit.id, hit.score) for hit in hits] for hits in Search(again).batch(queries, 10, sentences=True)]
+    truth = [
+        [(hit.id, hit.score) for hit in hits]
+        for hits in Search(again).batch(queries, 10, sentences=True)
+    ]
     for index in (changed, opened, compact):
         results = Search(index).batch(queries, 10, sentences=True)
         found = [[(hit.id, hit.score) for hit in hits] for hits in results]
@@ -161,12 +178,18 @@ def test_an_id_that_occurs_twice_is_an_error() -> None:
         SearchIndex.of(["a", "b", "a"], np.eye(3))
 
 
-def test_settings_that_cannot_be_met_are_errors(exact: SearchIndex, queries: NDArray[np.float64]) -> None:
+def test_settings_that_cannot_be_met_are_errors(
+    exact: SearchIndex, queries: NDArray[np.float64]
+) -> None:
     with pytest.raises(ValueError, match="faiss cannot build 'IVFx' for 2000 vectors of 16"):
         build_index(exact, replace(PROBES, factory="IVFx"), queries)
-    with pytest.raises(ValueError, match=r"PQ1x2 finds 0\.\d+ of the exact ten best items with the greatest effort"):
+    with pytest.raises(
+        ValueError, match=r"PQ1x2 finds 0\.\d+ of the exact ten best items with the greatest effort"
+    ):
         build_index(exact, IndexSettings("PQ1x2", recall=0.999), queries)
-    with pytest.raises(ValueError, match=r"1000000 vectors do not fit into 3 MB: .* needs at least 16 MB"):
+    with pytest.raises(
+        ValueError, match=r"1000000 vectors do not fit into 3 MB: .* needs at least 16 MB"
+    ):
         choose_factory(1_000_000, 256, memory_mb=3, latency_ms=20)
 
 

@@ -23,9 +23,13 @@ from bifocal.search.vectors import FileVectors
 from tests.bifocal.small_collection import write_collection
 
 
-def example(items: int = 50, dimension: int = 8, seed: int = 0) -> tuple[SearchIndex, NDArray[np.float64]]:
+def example(
+    items: int = 50, dimension: int = 8, seed: int = 0
+) -> tuple[SearchIndex, NDArray[np.float64]]:
     random = np.random.default_rng(seed)
-    index = SearchIndex.of([f"image {row}" for row in range(items)], random.normal(size=(items, dimension)))
+    index = SearchIndex.of(
+        [f"image {row}" for row in range(items)], random.normal(size=(items, dimension))
+    )
     return index, random.normal(size=(3, dimension))
 
 
@@ -34,8 +38,14 @@ def reference(
 ) -> list[tuple[int, float]]:
     """Return rows and scores, best first, by Python floats."""
     unit = (query / np.linalg.norm(query)).astype(np.float32).tolist()
-    scores = {row: sum(a * float(b) for a, b in zip(unit, index.vectors[row].tolist(), strict=True)) for row in allowed}
-    return [(row, scores[row]) for row in sorted(allowed, key=lambda row: (-scores[row] - bias[row], row))]
+    scores = {
+        row: sum(a * float(b) for a, b in zip(unit, index.vectors[row].tolist(), strict=True))
+        for row in allowed
+    }
+    return [
+        (row, scores[row])
+        for row in sorted(allowed, key=lambda row: (-scores[row] - bias[row], row))
+    ]
 
 
 @given(
@@ -54,11 +64,17 @@ def test_search_sorts_all_scores(
         patch.setattr(exact, "QUERIES", 2)
         patch.setattr(exact, "SAMPLE", 4)
         found = Search(index).batch(
-            queries, k, offset=offset, exclude=[index.ids[row] for row in excluded], sentences=corrected
+            queries,
+            k,
+            offset=offset,
+            exclude=[index.ids[row] for row in excluded],
+            sentences=corrected,
         )
     for query, hits in zip(queries, found, strict=True):
         allowed = [row for row in range(items) if row not in excluded]
-        expected = reference(index, query, allowed, bias.tolist() if corrected else [0.0] * items)[offset : offset + k]
+        expected = reference(index, query, allowed, bias.tolist() if corrected else [0.0] * items)[
+            offset : offset + k
+        ]
         assert [hit.row for hit in hits] == [row for row, _ in expected]
         added = bias if corrected else np.zeros(items)
         shown = [score + float(added[row]) for row, score in expected]
@@ -77,7 +93,9 @@ def test_all_finite_halves_become_the_same_float32(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("block", [2, 3, 100])
-def test_equal_scores_keep_the_order_of_the_items(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_scores_keep_the_order_of_the_items(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exact, "BLOCK", block)
     monkeypatch.setattr(exact, "SPARE", 0)
     index = SearchIndex.of(list("abcdefgh"), np.tile([[1.0, 0.2]], (8, 1)))
@@ -94,8 +112,12 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     assert isinstance(opened.vectors, FileVectors)
     assert opened.description == description
     for arguments in ({}, {"sentences": True}, {"where": {"year": [7, 9]}}):
-        assert Search(opened).batch(queries, 5, **arguments) == Search(index).batch(queries, 5, **arguments)
-    with pytest.raises(ValueError, match=r"model 'mine' version 3 with hash abababababab, but .* hash cdcdcdcdcdcd"):
+        assert Search(opened).batch(queries, 5, **arguments) == Search(index).batch(
+            queries, 5, **arguments
+        )
+    with pytest.raises(
+        ValueError, match=r"model 'mine' version 3 with hash abababababab, but .* hash cdcdcdcdcdcd"
+    ):
         SearchIndex.open(tmp_path, model="cd" * 32)
     with pytest.raises(FileNotFoundError, match=r"holds no index: it has no index\.json"):
         SearchIndex.open(tmp_path / "elsewhere")
@@ -114,21 +136,32 @@ def test_an_index_shares_the_items_of_its_collection(tmp_path: Path) -> None:
     collection = write_collection(tmp_path / "collection", ["fox", "wood", "sea"])
     (tmp_path / "index").mkdir()
     index_of_collection(collection, None).without_items(["wood"]).write(tmp_path / "index")
-    alone, shared = SearchIndex.open(tmp_path / "index"), SearchIndex.open(tmp_path / "index", collection=collection)
+    alone, shared = (
+        SearchIndex.open(tmp_path / "index"),
+        SearchIndex.open(tmp_path / "index", collection=collection),
+    )
     assert address(shared.items) == address(collection.items) != address(alone.items)
     assert shared.items.column_names == alone.items.column_names
     assert [name in shared for name in ("fox", "wood", "sea")] == [True, False, True]
     assert shared.ids is collection.lookup
     for arguments in ({}, {"where": {"year": [0, 1]}}, {"exclude": ["fox"]}):
         query = np.array([[0.6, 0.8]])
-        assert Search(shared).batch(query, 3, **arguments) == Search(alone).batch(query, 3, **arguments)
+        assert Search(shared).batch(query, 3, **arguments) == Search(alone).batch(
+            query, 3, **arguments
+        )
     other = write_collection(tmp_path / "other", ["fox", "wood", "sky"])
-    assert address(SearchIndex.open(tmp_path / "index", collection=other).items) != address(other.items)
+    assert address(SearchIndex.open(tmp_path / "index", collection=other).items) != address(
+        other.items
+    )
 
 
 def test_an_empty_collection_finds_nothing(tmp_path: Path) -> None:
-    SearchIndex(pa.table({"item_id": pa.array([], pa.string())}), np.zeros((0, 4), np.float16)).write(tmp_path)
-    assert [list(found) for found in Search(SearchIndex.open(tmp_path)).batch(np.ones((2, 4)), 3)] == [[], []]
+    SearchIndex(
+        pa.table({"item_id": pa.array([], pa.string())}), np.zeros((0, 4), np.float16)
+    ).write(tmp_path)
+    assert [
+        list(found) for found in Search(SearchIndex.open(tmp_path)).batch(np.ones((2, 4)), 3)
+    ] == [[], []]
 
 
 def test_index_rejects_what_it_cannot_search() -> None:
@@ -156,7 +189,9 @@ ITEMS = pa.table(
         "meta.year": YEARS,
         "meta.city": CITIES,
         "meta.tag": pa.array(CITIES).dictionary_encode(),
-        "meta.day": pa.array(["2020-01-01", "2021-05-05", None, "2022-01-01", "2020-06-01"]).cast(pa.date32()),
+        "meta.day": pa.array(["2020-01-01", "2021-05-05", None, "2022-01-01", "2020-06-01"]).cast(
+            pa.date32()
+        ),
         "meta.public": [True, False, True, False, None],
     }
 )
@@ -172,11 +207,17 @@ def test_conditions_are_those_of_a_loop(
 ) -> None:
     where: dict[str, Any] = {"city": cities}
     limits = {key: value for key, value in (("min", low), ("max", high)) if value is not None}
-    where |= ({"year": limits} if limits else {}) | ({"public": public} if public is not None else {})
+    where |= ({"year": limits} if limits else {}) | (
+        {"public": public} if public is not None else {}
+    )
     expected = []
     for year, city, is_public in zip(YEARS, CITIES, ITEMS["meta.public"].to_pylist(), strict=True):
-        in_range = year is not None and (low is None or year >= low) and (high is None or year <= high)
-        expected.append(city in cities and (in_range or not limits) and (public is None or is_public == public))
+        in_range = (
+            year is not None and (low is None or year >= low) and (high is None or year <= high)
+        )
+        expected.append(
+            city in cities and (in_range or not limits) and (public is None or is_public == public)
+        )
     assert matching_rows(ITEMS, where).tolist() == expected
     assert matching_rows(ITEMS, where | {"tag": cities}).tolist() == expected
 
@@ -198,12 +239,20 @@ def test_a_year_a_month_and_a_day_mean_all_of_their_times(moment: datetime, type
         assert matching_rows(items, {"date": period}).tolist() == [True, False, False]
         assert matching_rows(items, {"date": [period, others]}).tolist() == [True, True, False]
         for where in ({"max": period}, {"min": period}, {"min": period, "max": period}):
-            earlier = ("min" not in where and other < moment) or ("max" not in where and other > moment)
+            earlier = ("min" not in where and other < moment) or (
+                "max" not in where and other > moment
+            )
             assert matching_rows(items, {"date": where}).tolist() == [True, earlier, False]
 
 
 def test_a_range_of_whole_numbers_has_any_limit() -> None:
-    assert matching_rows(ITEMS, {"year": {"min": 1998.5, "max": 2004.0}}).tolist() == [False, True, False, False, True]
+    assert matching_rows(ITEMS, {"year": {"min": 1998.5, "max": 2004.0}}).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -233,10 +282,14 @@ def test_conditions_that_do_not_fit_are_rejected(where: dict[str, Any], message:
 
 def test_a_filter_applies_before_the_ranking() -> None:
     index, queries = example()
-    index = SearchIndex(index.items.append_column("meta.year", pa.array(np.arange(50) % 10)), index.vectors)
+    index = SearchIndex(
+        index.items.append_column("meta.year", pa.array(np.arange(50) % 10)), index.vectors
+    )
     (hits, *_) = Search(index).batch(queries, 50, where={"year": {"min": 8}})
     assert sorted(hit.row for hit in hits) == [row for row in range(50) if row % 10 >= 8]
-    assert list(hits) == [replace(hit) for hit in Search(index).batch(queries[:1], 50)[0] if hit.row % 10 >= 8]
+    assert list(hits) == [
+        replace(hit) for hit in Search(index).batch(queries[:1], 50)[0] if hit.row % 10 >= 8
+    ]
 
 
 def test_rows_are_read_from_the_file_that_was_opened(tmp_path: Path) -> None:

@@ -11,11 +11,18 @@ import numpy as np
 
 from bifocal.serving.canary.report import GROUPS, ReleaseIdentity, Report
 
-GOOD, BAD = {"relevance": 0.8, "nothing": 0.02, "ms": 10.0}, {"relevance": 0.6, "nothing": 0.2, "ms": 10.0}
-RELEASES = [ReleaseIdentity(f"bifocal version {number}", number, f"digest {number}") for number in (1, 2)]
+GOOD, BAD = (
+    {"relevance": 0.8, "nothing": 0.02, "ms": 10.0},
+    {"relevance": 0.6, "nothing": 0.2, "ms": 10.0},
+)
+RELEASES = [
+    ReleaseIdentity(f"bifocal version {number}", number, f"digest {number}") for number in (1, 2)
+]
 
 
-def report_of(champion: dict[str, float], candidate: dict[str, float], searches: int = 3000) -> Report:
+def report_of(
+    champion: dict[str, float], candidate: dict[str, float], searches: int = 3000
+) -> Report:
     """Return the report of simulated clients."""
     generator, report = np.random.default_rng(0), Report("canary", 0.5, *RELEASES)
     for counts, truth in ((report.counts_champion, champion), (report.counts_candidate, candidate)):
@@ -25,7 +32,9 @@ def report_of(champion: dict[str, float], candidate: dict[str, float], searches:
                 continue
             found = generator.random() >= truth["nothing"]
             relevance = min(1.0, truth["relevance"] + 0.1 * generator.normal()) if found else 0.0
-            counts.add_answer(group, 10 * found, relevance, truth["ms"] / 1000 * generator.lognormal(0, 0.3))
+            counts.add_answer(
+                group, 10 * found, relevance, truth["ms"] / 1000 * generator.lognormal(0, 0.3)
+            )
             if generator.random() < truth.get("clicks", 0.0):
                 counts.add_click(group)
     return report

@@ -36,7 +36,11 @@ RULE = Rule(
     ],
 )
 def test_verdicts(
-    champion: dict[str, float], candidate: dict[str, float], searches: int, verdict: str, reason: str | None
+    champion: dict[str, float],
+    candidate: dict[str, float],
+    searches: int,
+    verdict: str,
+    reason: str | None,
 ) -> None:
     found = decide(RULE, report_of(champion, candidate, searches))
     assert found.verdict == verdict, found.reasons
@@ -52,7 +56,9 @@ def test_an_equal_candidate_is_hardly_ever_withdrawn_however_often_the_rule_look
         for _ in range(20):
             for counts in (report.counts_champion, report.counts_candidate):
                 counts.searches += generator.poisson(2, GROUPS)
-                counts.nothing = np.minimum(counts.searches, counts.nothing + generator.poisson(0.2, GROUPS))
+                counts.nothing = np.minimum(
+                    counts.searches, counts.nothing + generator.poisson(0.2, GROUPS)
+                )
             if decide(rule, report).verdict == "withdraw":
                 withdrawn += 1
                 break
@@ -61,10 +67,14 @@ def test_an_equal_candidate_is_hardly_ever_withdrawn_however_often_the_rule_look
 
 def test_clicks_decide_if_the_rule_names_them_and_clients_send_them() -> None:
     rule = replace(RULE, max_drops={"clicks": 0.05})
-    assert decide(rule, report_of(GOOD, GOOD)).reasons == ["clicks was not measured, or by too few clients"]
+    assert decide(rule, report_of(GOOD, GOOD)).reasons == [
+        "clicks was not measured, or by too few clients"
+    ]
     fewer = report_of(GOOD | {"clicks": 0.5}, GOOD | {"clicks": 0.3})
     assert decide(rule, fewer).verdict == "withdraw"
-    assert decide(rule, report_of(GOOD | {"clicks": 0.3}, GOOD | {"clicks": 0.5})).verdict == "promote"
+    assert (
+        decide(rule, report_of(GOOD | {"clicks": 0.3}, GOOD | {"clicks": 0.5})).verdict == "promote"
+    )
 
 
 def test_a_rule_that_cannot_decide_is_refused() -> None:

@@ -27,9 +27,16 @@ def test_the_boundary_holds_at_every_look_and_that_of_one_look_does_not() -> Non
 
 
 def test_the_boundary_is_the_published_one_and_is_narrowest_at_the_planned_number() -> None:
-    def radius(count: float) -> float:  # of the mean of unit variance, with t and rho of theorem 2.2
+    def radius(
+        count: float,
+    ) -> float:  # of the mean of unit variance, with t and rho of theorem 2.2
         rho2 = (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA) + 1)) / PLANNED
-        return math.sqrt(2 * (count * rho2 + 1) / (count**2 * rho2) * math.log(math.sqrt(count * rho2 + 1) / ALPHA))
+        return math.sqrt(
+            2
+            * (count * rho2 + 1)
+            / (count**2 * rho2)
+            * math.log(math.sqrt(count * rho2 + 1) / ALPHA)
+        )
 
     for count in (10, 333, 1000, 50_000):
         assert boundary(count, ALPHA, PLANNED) / math.sqrt(count) == pytest.approx(radius(count))
@@ -38,7 +45,9 @@ def test_the_boundary_is_the_published_one_and_is_narrowest_at_the_planned_numbe
 
 
 def by_group(clients: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.bincount(clients, values, GROUPS), np.bincount(clients, minlength=GROUPS).astype(float)
+    return np.bincount(clients, values, GROUPS), np.bincount(clients, minlength=GROUPS).astype(
+        float
+    )
 
 
 def half(interval: tuple[float, float] | None) -> float:
@@ -55,7 +64,9 @@ def test_errors_of_independent_searches_and_of_clients_that_search_often() -> No
     limit = boundary(20_000, ALPHA, PLANNED)
     assert half(found.interval) / limit == pytest.approx(math.sqrt(0.21 / 20_000), rel=0.25)
     # Each client repeats one search 100 times: it is worth one search.
-    often = estimate_ratio(*by_group(np.repeat(groups[:200], 100), np.repeat(values[:200], 100)), ALPHA, PLANNED)
+    often = estimate_ratio(
+        *by_group(np.repeat(groups[:200], 100), np.repeat(values[:200], 100)), ALPHA, PLANNED
+    )
     assert often is not None
     assert half(often.interval) > 5 * half(found.interval)
 
@@ -63,7 +74,9 @@ def test_errors_of_independent_searches_and_of_clients_that_search_often() -> No
 def test_a_difference_on_the_same_searches_is_sharper_than_on_others() -> None:
     generator = np.random.default_rng(2)
     groups, hard = generator.integers(0, GROUPS, 4000), generator.random(4000)
-    first, second = (by_group(groups, hard + 0.05 * generator.normal(size=4000) + gain) for gain in (0.0, 0.02))
+    first, second = (
+        by_group(groups, hard + 0.05 * generator.normal(size=4000) + gain) for gain in (0.0, 0.02)
+    )
     same = estimate_difference(first, second, ALPHA, PLANNED)
     other = estimate_difference(
         first, by_group(generator.integers(0, GROUPS, 4000), generator.random(4000)), ALPHA, PLANNED
@@ -104,7 +117,9 @@ def test_quantiles_of_a_histogram(share: float) -> None:
         assert found.interval[0] < found.value < found.interval[1]
         missed += not found.interval[0] <= truth <= found.interval[1]
     assert missed <= 5
-    few = estimate_quantile(np.bincount([50] * 20, minlength=len(EDGES) + 1), EDGES, 0.99, ALPHA, PLANNED)
+    few = estimate_quantile(
+        np.bincount([50] * 20, minlength=len(EDGES) + 1), EDGES, 0.99, ALPHA, PLANNED
+    )
     assert few is not None
     assert few.interval is not None
     assert few.interval[1] == math.inf

@@ -16,7 +16,9 @@ from tests.browser import open_tab, violations
 QUERY = "a red star on sand with a blue moon"
 
 
-def test_the_page_opens_with_the_collection_and_its_end_is_reached_by_scrolling(page: Page, server: Server) -> None:
+def test_the_page_opens_with_the_collection_and_its_end_is_reached_by_scrolling(
+    page: Page, server: Server
+) -> None:
     expect(page.locator("#status")).to_have_text("256 images.")
     expect(page.locator("#query")).to_be_focused()
     assert not violations(page)
@@ -41,15 +43,21 @@ def test_rows_fill_the_width_and_keep_the_shapes(page: Page) -> None:
     shapes = [1.5, 0.75, 1, 1.78, 0.4, 3.2, 1, 1, 1.33, 0.6, 2]
     script = "async ([shapes, complete]) => (await import('./page/gallery.js')).layOut(shapes, 700, 200, complete)"
     rows: Any = page.evaluate(script, [shapes, True])
-    assert [number for row in rows for number in range(row["first"], row["end"])] == list(range(len(shapes)))
+    assert [number for row in rows for number in range(row["first"], row["end"])] == list(
+        range(len(shapes))
+    )
     for number, row in enumerate(rows):
         widths = [after - left - 6 for left, after in pairwise(row["lefts"])]
         assert row["height"] <= 200
         assert row["top"] == sum(previous["height"] + 6 for previous in rows[:number])
         for width, shape in zip(widths, shapes[row["first"] : row["end"]], strict=True):
-            assert width == pytest.approx(shape * row["height"], abs=1.5 + 0.5 * shapes[0] * len(widths))
+            assert width == pytest.approx(
+                shape * row["height"], abs=1.5 + 0.5 * shapes[0] * len(widths)
+            )
         assert row["lefts"][-1] == 706 or row is rows[-1]
-    assert page.evaluate(script, [shapes, False]) == [row for row in rows if row["lefts"][-1] == 706]
+    assert page.evaluate(script, [shapes, False]) == [
+        row for row in rows if row["lefts"][-1] == 706
+    ]
 
 
 def test_hostile_names_and_captions_stay_text(page: Page) -> None:
@@ -59,7 +67,10 @@ def test_hostile_names_and_captions_stay_text(page: Page) -> None:
         found = route.fetch().json()
         for item in found["results"]:
             item.update(
-                id=f"{evil}{item['id']}", captions=[evil, evil], name=evil, metadata={evil: evil, "folder": evil}
+                id=f"{evil}{item['id']}",
+                captions=[evil, evil],
+                name=evil,
+                metadata={evil: evil, "folder": evil},
             )
         route.fulfill(json=found)
 
@@ -80,12 +91,17 @@ def test_files_facts_and_links_of_an_item(page: Page, server: Server, demo: Trai
     page.goto(f"{page.url.partition('#')[0]}#item=test-00042")
     path = Path(str(demo.collection.image(42)))
     size = -(-path.stat().st_size // 1000)
-    expect(page.locator("#facts")).to_contain_text(f"file{path.name}size128 × 128 pixels, {size} KBnumber42parityeven")
+    expect(page.locator("#facts")).to_contain_text(
+        f"file{path.name}size128 × 128 pixels, {size} KBnumber42parityeven"
+    )
     link = page.locator("#original").get_attribute("href") or ""
     assert server.get(f"/{link}")[1] == path.read_bytes()
     with page.expect_download() as download:
         page.click("#download")
-    assert (download.value.suggested_filename, download.value.path().read_bytes()) == (path.name, path.read_bytes())
+    assert (download.value.suggested_filename, download.value.path().read_bytes()) == (
+        path.name,
+        path.read_bytes(),
+    )
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("#copy-image")
     expect(page.locator("#told")).to_have_text("Picture copied.")
@@ -97,7 +113,9 @@ def test_files_facts_and_links_of_an_item(page: Page, server: Server, demo: Trai
     page.click("#similar")
     page.wait_for_url("**#like=test-00042")
     expect(page.locator("#detail")).to_be_hidden()
-    assert ids(page)[:3] == [result["id"] for result in server.search(like="test-00042", k=3)["results"]]
+    assert ids(page)[:3] == [
+        result["id"] for result in server.search(like="test-00042", k=3)["results"]
+    ]
     expect(page.locator("#chips button")).to_contain_text("Images like test-00042")
 
 
@@ -117,9 +135,7 @@ def test_controls_take_a_fifth_of_the_screen_of_a_phone(browser: Browser, server
             page.title(),
             "([type, x]) => document.querySelector('#stage').dispatchEvent(new TouchEvent(",
         )
-        touch += (
-            "type, {bubbles: true, ...Object.fromEntries(['touches', 'changedTouches'].map((name) => [name, [new Touch("
-        )
+        touch += "type, {bubbles: true, ...Object.fromEntries(['touches', 'changedTouches'].map((name) => [name, [new Touch("
         touch += "{identifier: 1, target: document.body, clientX: x, clientY: 9})]]))}))"
         for type_, x in (("touchstart", 300), ("touchend", 100)):
             page.evaluate(touch, [type_, x])

@@ -28,9 +28,13 @@ def test_search_shows_results_and_where_the_phrases_are(page: Page, server: Serv
     expect(page.locator("#facts")).to_contain_text(f"score{answer['results'][0]['score']:.2f}")
     assert not violations(page)
     phrases.first.click()
-    explained = server.post("explain", {"id": answer["results"][0]["id"], "text": QUERY})["phrases"][0]
+    explained = server.post("explain", {"id": answer["results"][0]["id"], "text": QUERY})[
+        "phrases"
+    ][0]
     x, y = (round(100 * value) for value in explained["point"])
-    expect(page.locator("#where")).to_contain_text(f"“red star” is around {x} % from the left and {y} % from the top.")
+    expect(page.locator("#where")).to_contain_text(
+        f"“red star” is around {x} % from the left and {y} % from the top."
+    )
     expect(page.locator("#heatmaps > div:not([hidden])")).to_have_count(1)
     mask = page.locator(".heat").first.evaluate("element => element.style.maskImage")
     assert explained["heatmap"] in mask
@@ -84,10 +88,18 @@ def test_everything_works_by_keyboard(page: Page) -> None:
     assert page.evaluate(focused) == "1"
     expect(page).to_have_url(re.compile("#text=a[+]red[+]star$"))
     columns = page.evaluate("document.querySelectorAll(`#results li[style*='top: 0px']`).length")
-    for key, place in (("ArrowRight", 2), ("ArrowDown", 2 + columns), ("ArrowUp", 2), ("Home", 1), ("End", 60)):
+    for key, place in (
+        ("ArrowRight", 2),
+        ("ArrowDown", 2 + columns),
+        ("ArrowUp", 2),
+        ("Home", 1),
+        ("End", 60),
+    ):
         page.keyboard.press(key)
         assert page.evaluate(focused) == str(place), key
-    expect(page.locator("#results li").last).not_to_have_attribute("aria-posinset", "60")  # the next page follows
+    expect(page.locator("#results li").last).not_to_have_attribute(
+        "aria-posinset", "60"
+    )  # the next page follows
     page.keyboard.press("ArrowRight")
     assert page.evaluate(focused) == "61"
     page.focus("#options summary")
@@ -113,7 +125,10 @@ def test_a_click_is_sent_if_the_service_asks_for_it_and_the_tab_has_one_name(pag
 
     sent: list[Any] = []
     page.route("**/api/v1/search", answer)
-    page.route("**/api/v1/click", lambda route: (sent.append(route.request.post_data_json), route.fulfill(status=204)))
+    page.route(
+        "**/api/v1/click",
+        lambda route: (sent.append(route.request.post_data_json), route.fulfill(status=204)),
+    )
     search(page, QUERY)
     chosen = ids(page)[2]
     for key in ("Home", "End", "ArrowRight"):  # the second page has no answer that counts
@@ -131,7 +146,9 @@ def test_a_click_is_sent_if_the_service_asks_for_it_and_the_tab_has_one_name(pag
     assert len(names[0] or "") == 24
 
 
-def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tmp_path: Path) -> None:
+def test_errors_are_shown_with_their_reason(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
     file = tmp_path / "letter.png"
     file.write_text("no image")
     with open_page(browser, server) as (page, problems):
@@ -159,5 +176,7 @@ def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tm
         expect(page.locator(".card").nth(count)).to_be_attached()
 
 
-def test_input_before_the_scripts_are_loaded_is_kept_and_searched(browser: Browser, server: Server) -> None:
+def test_input_before_the_scripts_are_loaded_is_kept_and_searched(
+    browser: Browser, server: Server
+) -> None:
     check_input_before_the_scripts(browser, f"http://127.0.0.1:{server.port}/")

@@ -15,7 +15,9 @@ from tests.browser import violations
 QUERY = "a red star on sand with a blue moon"
 
 
-def test_an_image_with_words_added_and_taken_away(page: Page, server: Server, demo: TrainedModel) -> None:
+def test_an_image_with_words_added_and_taken_away(
+    page: Page, server: Server, demo: TrainedModel
+) -> None:
     path = Path(str(demo.collection.image(30)))
     page.set_input_files("#file", path)
     expect(page.locator("#chips button")).to_contain_text([f"Image: {path.name}"])
@@ -92,13 +94,21 @@ def test_words_parts_of_images_and_groups(page: Page, server: Server) -> None:
             page.locator(".card").first.click()
         x0, y0, x1, y1 = best["box"]
         expect(page.locator(f"{frame} img").first).to_have_js_property("complete", True)
-        box, image = (page.locator(f"{frame} {name}").first.bounding_box() for name in (".region", "img"))
-        assert box["x"] + box["width"] / 2 == pytest.approx(image["x"] + image["width"] * (x0 + x1) / 2, abs=1)
-        assert box["y"] + box["height"] / 2 == pytest.approx(image["y"] + image["height"] * (y0 + y1) / 2, abs=1)
+        box, image = (
+            page.locator(f"{frame} {name}").first.bounding_box() for name in (".region", "img")
+        )
+        assert box["x"] + box["width"] / 2 == pytest.approx(
+            image["x"] + image["width"] * (x0 + x1) / 2, abs=1
+        )
+        assert box["y"] + box["height"] / 2 == pytest.approx(
+            image["y"] + image["height"] * (y0 + y1) / 2, abs=1
+        )
     expect(page.locator("#region")).to_contain_text(f"{round(50 * (x0 + x1))} % from the left")
     # A card of half the width shows the central half of an image.
     script = 'const {regionBox} = await import("/page/detail.js");'
-    style = page.evaluate(f"async () => {{ {script} return regionBox([0.25, 0, 0.5, 1], [0.5, 1]).style.cssText; }}")
+    style = page.evaluate(
+        f"async () => {{ {script} return regionBox([0.25, 0, 0.5, 1], [0.5, 1]).style.cssText; }}"
+    )
     assert style == "left: 0%; top: 0%; width: 50%; height: 100%;"
     page.keyboard.press("Escape")
     page.click("#options summary")

@@ -55,7 +55,8 @@ WORDS = TEXT.split(" ")
 OLD = [
     chr(code)
     for code in range(1, 0x30000)
-    if unicodedata.ucd_3_2_0.category(chr(code)) not in ("Cn", "Cs", "Co") and not 0xD800 <= code < 0xE000
+    if unicodedata.ucd_3_2_0.category(chr(code)) not in ("Cn", "Cs", "Co")
+    and not 0xD800 <= code < 0xE000
 ]
 """Characters of Unicode 3.2: browsers and Python packages know newer ones of different versions."""
 
@@ -84,14 +85,28 @@ def check(page: Page, onnx: Path, texts: list[str]) -> None:
     reader = SentenceReader(onnx)
     for text, inputs in zip(texts, found, strict=True):
         expected = reader.read([text])
-        assert [shape for _, shape in inputs] == [list(array.shape) for array in expected], ascii(text)
+        assert [shape for _, shape in inputs] == [list(array.shape) for array in expected], ascii(
+            text
+        )
         for (data, _), array in zip(inputs, expected, strict=True):
             assert np.abs(array.ravel() - data).max(initial=0) < 1e-5, ascii(text)
 
 
 @pytest.mark.parametrize("buckets", [0, 11])
 def test_ids_of_words(buckets: int, page: Page, tmp_path: Path) -> None:
-    words = ["dogs", "café", "istanbul", "σίσυφος", "don't", "boy's", "中国", "fi", "1⁄2", "viii", "x2"]
+    words = [
+        "dogs",
+        "café",
+        "istanbul",
+        "σίσυφος",
+        "don't",
+        "boy's",
+        "中国",
+        "fi",
+        "1⁄2",
+        "viii",
+        "x2",
+    ]
     Vocabulary(words, buckets).save(tmp_path / Vocabulary.FILE)
     check(page, tmp_path, sentences(400))
 
@@ -108,7 +123,9 @@ def test_tokens_of_clip(page: Page, tmp_path: Path) -> None:
     (tmp_path / "textual" / "tokenizer_config.json").write_text('{"pad_token": "<end_of_text>"}')
     published = json.loads(own.to_str())
     published["normalizer"]["normalizers"] = [
-        step for step in published["normalizer"]["normalizers"] if "String" not in step.get("pattern", {})
+        step
+        for step in published["normalizer"]["normalizers"]
+        if "String" not in step.get("pattern", {})
     ]
     published["post_processor"] = {
         "type": "RobertaProcessing", "sep": ["<end_of_text>", 49407], "cls": ["<start_of_text>", 49406],
@@ -125,7 +142,9 @@ def test_other_tokens_of_towers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"text_cfg": {}}')
     write_tokenizer(tmp_path / "textual", lower=True)
     (tmp_path / "textual" / "tokenizer_config.json").write_text('{"pad_token": "[PAD]"}')
-    with pytest.raises(NotInBrowsers, match="has a tokenizer of other parts than CLIP's: WordPiece"):
+    with pytest.raises(
+        NotInBrowsers, match="has a tokenizer of other parts than CLIP's: WordPiece"
+    ):
         describe_readers(tmp_path)
 
 
@@ -144,15 +163,26 @@ def write_terms(folder: Path, normalize: bool) -> None:
 
 def write_tokenizer(folder: Path, lower: bool) -> None:
     """Write a tokenizer of BERT's parts with some subwords."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyzσςίι0123456789-'.,$中国½"]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *"abcdefghijklmnopqrstuvwxyzσςίι0123456789-'.,$中国½",
+    ]
     pieces += [f"##{piece}" for piece in "abcdefghijklmnopqrstuvwxyzσς0123456789"]
     pieces += ["dog", "##ing", "run", "##ning", "well"]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer = Tokenizer(
+        models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
+    )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = [("[CLS]", 2), ("[SEP]", 3)]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=special
+    )
     tokenizer.add_special_tokens(pieces[:5])
     tokenizer.enable_truncation(64)
     folder.mkdir(parents=True)
@@ -164,7 +194,9 @@ def write_tokenizer(folder: Path, lower: bool) -> None:
 def test_weights_of_terms_beside_subwords(normalize: bool, page: Page, tmp_path: Path) -> None:
     write_terms(tmp_path / "text" / "0", normalize)
     write_tokenizer(tmp_path / "text" / "1", lower=normalize)
-    (tmp_path / "text" / "config.json").write_text(json.dumps({"name": "Concatenated", "arguments": {}}))
+    (tmp_path / "text" / "config.json").write_text(
+        json.dumps({"name": "Concatenated", "arguments": {}})
+    )
     check(page, tmp_path, sentences(400))
 
 
@@ -177,7 +209,9 @@ def test_stems(page: Page) -> None:
         letters = chosen.choice(["aeiouybdlnst", "abcdefghijklmnopqrstuvwxyz", "aeyéstl'-𝒳"])
         start = chosen.choice(["", "gener", "past", "skis", *ends]) if chosen.random() < 0.5 else ""
         middle = "".join(chosen.choice(letters) for _ in range(chosen.randrange(6)))
-        words.append(start + middle + "".join(chosen.choice(ends) for _ in range(chosen.randrange(3))))
+        words.append(
+            start + middle + "".join(chosen.choice(ends) for _ in range(chosen.randrange(3)))
+        )
     found: Any = page.evaluate(STEM, words)
     assert found == known.stemWords(words)
 
@@ -190,25 +224,56 @@ ITEMS = pa.table(
         "meta.price": pa.array([0.1, 2.5, None, math.nan, -1.0], pa.float64()),
         "meta.small": pa.array([0.1, 2.5, None, math.nan, -1.0], pa.float32()),
         "meta.sold": [True, False, None, True, True],
-        "meta.day": pa.array([date(2024, 5, 1), date(1969, 1, 2), None, date(2024, 5, 2), date(2025, 1, 1)]),
-        "meta.taken": pa.array([datetime(2024, 5, 1, 12, 30), None, datetime(1999, 1, 1), datetime(2024, 5, 1), None]),
+        "meta.day": pa.array(
+            [date(2024, 5, 1), date(1969, 1, 2), None, date(2024, 5, 2), date(2025, 1, 1)]
+        ),
+        "meta.taken": pa.array(
+            [datetime(2024, 5, 1, 12, 30), None, datetime(1999, 1, 1), datetime(2024, 5, 1), None]
+        ),
         "meta.zoned": pa.array([datetime(2024, 5, 1, 12, 30, tzinfo=UTC)] * 2 + [None] * 3, ZONED),
         "meta.kind": pa.array(["a", "b", None, "a", "b"]).dictionary_encode(),
     }
 )
 CONDITIONS: list[dict[str, Any]] = [
     {},
-    *({"city": value} for value in ("Oslo", "", ["Rome", "-"], [], {"min": "P"}, {"max": "P"}, 3, None, True, {})),
-    *({"year": value} for value in (2004, [1998, -3], {"min": 1999}, {"min": -3, "max": 1998}, 2.5, "2004", True)),
-    *({"price": value} for value in (0.1, [0.1, 2.5], {"min": 0}, {"max": 0.1}, "0.1", False, {"least": 1})),
+    *(
+        {"city": value}
+        for value in ("Oslo", "", ["Rome", "-"], [], {"min": "P"}, {"max": "P"}, 3, None, True, {})
+    ),
+    *(
+        {"year": value}
+        for value in (2004, [1998, -3], {"min": 1999}, {"min": -3, "max": 1998}, 2.5, "2004", True)
+    ),
+    *(
+        {"price": value}
+        for value in (0.1, [0.1, 2.5], {"min": 0}, {"max": 0.1}, "0.1", False, {"least": 1})
+    ),
     *({"small": value} for value in (0.1, [0.1, 2.5], {"min": 0.1}, {"max": 0.1}, 1)),
     *({"sold": value} for value in (True, False, [True, False], 1, "true")),
-    *({"day": value} for value in ("2024-05-01", {"min": "2024-05-02"}, {"max": "1970-01-01"}, ["1969-01-02"], "May")),
-    *({"taken": value} for value in ("2024-05-01", "2024-05-01T12:30:00", {"min": "2024-05-01"}, {"max": "2000"})),
+    *(
+        {"day": value}
+        for value in (
+            "2024-05-01",
+            {"min": "2024-05-02"},
+            {"max": "1970-01-01"},
+            ["1969-01-02"],
+            "May",
+        )
+    ),
+    *(
+        {"taken": value}
+        for value in ("2024-05-01", "2024-05-01T12:30:00", {"min": "2024-05-01"}, {"max": "2000"})
+    ),
     *({name: {"max": end}} for name in ("taken", "day") for end in ("2024-05-01", "2024-04-30")),
     *(
         {"taken": value}
-        for value in ("2024", "2024-05", ["1999", "2024-05-01"], {"min": "2024-05", "max": "2024"}, 2024)
+        for value in (
+            "2024",
+            "2024-05",
+            ["1999", "2024-05-01"],
+            {"min": "2024-05", "max": "2024"},
+            2024,
+        )
     ),
     {"year": {"min": 1998.5}},
     {"city": {"min": "10"}},
@@ -221,9 +286,13 @@ CONDITIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("where", CONDITIONS, ids=json.dumps)
 def test_filters(where: dict[str, Any], page: Page) -> None:
-    columns = [describe_column(column, ITEMS[f"meta.{column.name}"]) for column in metadata_columns(ITEMS)]
+    columns = [
+        describe_column(column, ITEMS[f"meta.{column.name}"]) for column in metadata_columns(ITEMS)
+    ]
     for column in columns:
-        column.setdefault("filtered", [None if v != v else v for v in ITEMS[f"meta.{column['name']}"].to_pylist()])
+        column.setdefault(
+            "filtered", [None if v != v else v for v in ITEMS[f"meta.{column['name']}"].to_pylist()]
+        )
     found = page.evaluate(FILTER, [where, columns, len(ITEMS)])
     try:
         expected: Any = matching_rows(ITEMS, where).tolist()

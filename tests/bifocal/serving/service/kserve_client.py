@@ -36,7 +36,10 @@ def check_answers(address: str, sentence: str) -> None:
     """Raise a ``ValidationError`` if an answer is not one of the protocol."""
     from kserve.protocol.rest import v2_datamodels as protocol
 
-    body = {"id": "7", "inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [sentence]}]}
+    body = {
+        "id": "7",
+        "inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [sentence]}],
+    }
     protocol.InferenceRequest.model_validate(body)
     answers: dict[str, tuple[Any, bytes | None]] = {
         "/v2": (protocol.ServerMetadataResponse, None),

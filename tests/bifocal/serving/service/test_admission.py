@@ -18,10 +18,15 @@ from tests.bifocal.serving.runs import LoadedSource
 from tests.bifocal.serving.service.clients import SEARCH, client
 
 
-def test_requests_at_a_time_are_limited(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_at_a_time_are_limited(
+    source: LoadedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with client(source, max_requests=1) as opened:
         entered, leave = threading.Event(), threading.Event()
-        slow_query = {"text": "a", "group": "parity"}  # a query without a group is answered in the event loop
+        slow_query = {
+            "text": "a",
+            "group": "parity",
+        }  # a query without a group is answered in the event loop
         search = source.served.search.rank
 
         def slow(*arguments: object) -> object:
@@ -31,7 +36,9 @@ def test_requests_at_a_time_are_limited(source: LoadedSource, monkeypatch: pytes
 
         monkeypatch.setattr(source.served.search, "rank", slow)
         statuses: list[int] = []
-        first = threading.Thread(target=lambda: statuses.append(opened.post(SEARCH, json=slow_query).status_code))
+        first = threading.Thread(
+            target=lambda: statuses.append(opened.post(SEARCH, json=slow_query).status_code)
+        )
         first.start()
         assert entered.wait(30)
         assert opened.post(SEARCH, json={"text": "a"}).status_code == 429
@@ -41,7 +48,9 @@ def test_requests_at_a_time_are_limited(source: LoadedSource, monkeypatch: pytes
         assert statuses == [200]
 
 
-def test_an_address_has_a_part_of_all_requests(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_has_a_part_of_all_requests(
+    source: LoadedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with client(source, max_requests_of_address=0) as opened:
         assert opened.get("/api/v1/info").status_code == 429
         assert opened.get("/readyz").status_code == 200
@@ -59,7 +68,9 @@ def test_an_upload_names_its_type(source: LoadedSource) -> None:
 def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> None:
     body = source.served.items.file(0).read_bytes()
     with client(source, limits=Limits(pixels=100)) as opened:
-        answer = opened.post(f"{SEARCH}/image", content=body, headers={"content-type": "image/jpeg"})
+        answer = opened.post(
+            f"{SEARCH}/image", content=body, headers={"content-type": "image/jpeg"}
+        )
         assert answer.status_code == 413
         assert "128 x 128" in answer.json()["error"]
 
@@ -67,7 +78,11 @@ def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> No
 @pytest.fixture(scope="module")
 def guarded(run_folder: Path) -> Iterator[TestClient]:
     """A client of a service with keys, and a model of its own, of which a test deletes an item."""
-    settings = {"api_keys": frozenset(["blue"]), "admin_key": "red", "origins": ("https://mine.example",)}
+    settings = {
+        "api_keys": frozenset(["blue"]),
+        "admin_key": "red",
+        "origins": ("https://mine.example",),
+    }
     with client(LoadedSource(RunSource(run_folder).load()), **settings) as opened:
         yield opened
 
@@ -77,17 +92,29 @@ def test_a_key_is_needed_for_data_and_not_for_page_and_probes(guarded: TestClien
         assert guarded.get(path).status_code == 401
         assert guarded.get(path).headers["www-authenticate"] == "Bearer"
         for key, status in (("blue", 200), ("red", 200), ("green", 401), ("", 401), ("blu", 401)):
-            assert guarded.get(path, headers={"authorization": f"Bearer {key}"}).status_code == status
+            assert (
+                guarded.get(path, headers={"authorization": f"Bearer {key}"}).status_code == status
+            )
         assert guarded.get(path, headers={"authorization": "Basic blue"}).status_code == 401
     assert guarded.post("/v2/models/bifocal/infer", json={}).status_code == 401
-    for path in ("/", "/page/page.js", "/healthz", "/readyz", "/v2", "/v2/health/live", "/v2/health/ready"):
+    for path in (
+        "/",
+        "/page/page.js",
+        "/healthz",
+        "/readyz",
+        "/v2",
+        "/v2/health/live",
+        "/v2/health/ready",
+    ):
         assert guarded.get(path).status_code == 200
 
 
 def test_metrics_need_no_key_if_the_settings_say_so(source: LoadedSource) -> None:
     with client(source, api_keys=frozenset(["blue"]), open_metrics=True) as opened:
         assert "bifocal_items" in opened.get("/metrics").text
-        assert [opened.get(path).status_code for path in ("/api/v1/info", "/metrics/", "/metricsx")] == [401] * 3
+        assert [
+            opened.get(path).status_code for path in ("/api/v1/info", "/metrics/", "/metricsx")
+        ] == [401] * 3
 
 
 def test_only_the_admin_key_deletes(guarded: TestClient) -> None:
@@ -105,7 +132,10 @@ def test_original_files_are_sent_only_if_the_settings_say_so(guarded: TestClient
 
 
 def test_only_configured_origins_may_call(guarded: TestClient) -> None:
-    request = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    request = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type",
+    }
     for origin, allowed in (("https://mine.example", True), ("https://evil.example", False)):
         answer = guarded.options(SEARCH, headers={"origin": origin, **request})
         assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
@@ -134,8 +164,14 @@ def test_requests_for_pages_of_other_sites_are_refused(
     guarded: TestClient, headers: dict[str, str], allowed: bool
 ) -> None:
     key = {"authorization": "Bearer blue"}
-    for method, path in (("GET", "/api/v1/info"), ("POST", SEARCH), ("POST", "/v2/models/bifocal/infer")):
-        answer = guarded.request(method, path, headers=headers | key, json={"text": "a"} if method == "POST" else None)
+    for method, path in (
+        ("GET", "/api/v1/info"),
+        ("POST", SEARCH),
+        ("POST", "/v2/models/bifocal/infer"),
+    ):
+        answer = guarded.request(
+            method, path, headers=headers | key, json={"text": "a"} if method == "POST" else None
+        )
         assert (answer.status_code != 403) is allowed
     assert guarded.get("/healthz", headers=headers).status_code == 200
 
@@ -165,17 +201,24 @@ def test_a_client_never_exceeds_its_rate(pauses: list[float], rate: float) -> No
     allowed = [moment for moment in moments if limit.wait("client", float(moment)) == 0]
     for first in range(len(allowed)):
         for last in range(first, len(allowed)):
-            assert last - first + 1 <= max(1, 2 * rate) + rate * (allowed[last] - allowed[first]) + 1e-6
+            assert (
+                last - first + 1
+                <= max(1, 2 * rate) + rate * (allowed[last] - allowed[first]) + 1e-6
+            )
     assert limit.wait("another", float(moments[-1]) if len(moments) else 0.0) == 0
 
 
 def test_requests_per_second_are_limited_for_each_key(source: LoadedSource) -> None:
     keys = frozenset(["blue", "green"])
     with client(source, api_keys=keys, requests_per_second=0.01) as opened:
-        statuses = [opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}) for _ in range(3)]
+        statuses = [
+            opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}) for _ in range(3)
+        ]
         assert [answer.status_code for answer in statuses] == [200, 429, 429]
         assert int(statuses[-1].headers["retry-after"]) > 50
-        assert opened.get("/api/v1/info", headers={"authorization": "Bearer green"}).status_code == 200
+        assert (
+            opened.get("/api/v1/info", headers={"authorization": "Bearer green"}).status_code == 200
+        )
 
 
 def test_invented_keys_have_the_rate_of_their_address(source: LoadedSource) -> None:
@@ -183,16 +226,24 @@ def test_invented_keys_have_the_rate_of_their_address(source: LoadedSource) -> N
     for settings, first in (({"requests_per_second": 0.01}, 200), (keys, 401)):
         with client(source, **settings) as opened:
             invented = [
-                {"authorization": f"Bearer {number}", "x-forwarded-for": f"10.0.0.{number}"} for number in range(5)
+                {"authorization": f"Bearer {number}", "x-forwarded-for": f"10.0.0.{number}"}
+                for number in range(5)
             ]
-            statuses = [opened.get("/api/v1/info", headers=headers).status_code for headers in invented]
+            statuses = [
+                opened.get("/api/v1/info", headers=headers).status_code for headers in invented
+            ]
             assert statuses == [first, 429, 429, 429, 429]
 
 
 def test_wrong_keys_are_throttled_and_a_missing_one_is_no_guess(source: LoadedSource) -> None:
     with client(source, api_keys=frozenset(["blue"])) as opened:
         assert [opened.get("/api/v1/info").status_code for _ in range(40)] == [401] * 40
-        guesses = [opened.get("/api/v1/info", headers={"authorization": f"Bearer {n}"}).status_code for n in range(40)]
+        guesses = [
+            opened.get("/api/v1/info", headers={"authorization": f"Bearer {n}"}).status_code
+            for n in range(40)
+        ]
         assert guesses == [401] * 20 + [429] * 20
-        assert opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}).status_code == 429
+        assert (
+            opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}).status_code == 429
+        )
         assert opened.get("/healthz").status_code == 200

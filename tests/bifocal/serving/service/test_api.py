@@ -34,7 +34,9 @@ def ranked(demo: TrainedModel, query: np.ndarray) -> list[str]:
     return [demo.collection.ids[row] for row in order]
 
 
-def test_search_by_text_without_an_index_is_the_order_of_the_cosines(server: Server, demo: TrainedModel) -> None:
+def test_search_by_text_without_an_index_is_the_order_of_the_cosines(
+    server: Server, demo: TrainedModel
+) -> None:
     answer = server.search(text=QUERY, k=7)
     query = demo.encode_text([QUERY])[0]
     expected = ranked(demo, query)[:7]
@@ -77,7 +79,10 @@ def test_search_by_an_upload_equals_the_library(server: Server, demo: TrainedMod
 def test_heatmaps_equal_the_library(server: Server, demo: TrainedModel) -> None:
     hit = demo.search(QUERY, k=1)[0]
     phrases = server.post("explain", {"id": hit.id, "text": QUERY})["phrases"]
-    assert [QUERY[phrase["start"] : phrase["end"]] for phrase in phrases] == ["three red stars", "beach"]
+    assert [QUERY[phrase["start"] : phrase["end"]] for phrase in phrases] == [
+        "three red stars",
+        "beach",
+    ]
     model = HeatmapModel(demo.directory / ONNX, demo.embedder)
     image = base64.b64encode(hit.path.read_bytes()).decode()
     expected = model.heatmaps(image, demo.encode_text(["three red stars"]), SIDE)[0]
@@ -85,7 +90,10 @@ def test_heatmaps_equal_the_library(server: Server, demo: TrainedModel) -> None:
     assert expected[int(y * SIDE), int(x * SIDE)] == pytest.approx(expected.max(), rel=1e-3)
     with Image.open(BytesIO(base64.b64decode(phrases[0]["heatmap"].partition(",")[2]))) as picture:
         opacity = np.asarray(picture.getchannel("A"), float).ravel()
-    assert np.corrcoef(opacity, ((expected - expected.min()) / np.ptp(expected)).ravel() ** 3)[0, 1] > 0.95
+    assert (
+        np.corrcoef(opacity, ((expected - expected.min()) / np.ptp(expected)).ravel() ** 3)[0, 1]
+        > 0.95
+    )
 
 
 def test_thumbnails_have_a_tag_and_security_headers(server: Server) -> None:
@@ -105,22 +113,40 @@ def test_the_collection_is_browsed_from_its_last_item(server: Server) -> None:
     pages = [server.post("browse", {"k": 100, "offset": offset}) for offset in (0, 100, 200)]
     found = [item_id for page in pages for item_id in ids(page)]
     assert found == [f"test-{number:05d}" for number in range(255, -1, -1)]
-    assert [(page["items"], page["more"]) for page in pages] == [(256, True), (256, True), (256, False)]
+    assert [(page["items"], page["more"]) for page in pages] == [
+        (256, True),
+        (256, True),
+        (256, False),
+    ]
     odd = server.post("browse", {"where": {"parity": "odd", "number": {"max": 9}}, "k": 3})
-    assert (ids(odd), odd["items"], odd["more"]) == (["test-00009", "test-00007", "test-00005"], 5, True)
+    assert (ids(odd), odd["items"], odd["more"]) == (
+        ["test-00009", "test-00007", "test-00005"],
+        5,
+        True,
+    )
     body = json.dumps({"where": {"nothing": 1}}).encode()
     assert server.request("POST", "/api/v1/browse", body, JSON)[0] == 400
 
 
-def test_an_item_has_its_file_and_the_file_is_sent_as_it_is(server: Server, demo: TrainedModel) -> None:
+def test_an_item_has_its_file_and_the_file_is_sent_as_it_is(
+    server: Server, demo: TrainedModel
+) -> None:
     path = Path(str(demo.collection.image(42)))
     item = json.loads(server.get("/api/v1/item?id=test-00042")[1])
-    assert (item["name"], item["width"], item["height"], item["bytes"]) == (path.name, 128, 128, path.stat().st_size)
+    assert (item["name"], item["width"], item["height"], item["bytes"]) == (
+        path.name,
+        128,
+        128,
+        path.stat().st_size,
+    )
     status, body, answer = server.get("/api/v1/original?id=test-00042")
     assert (status, body) == (200, path.read_bytes())
     assert answer.headers["content-type"] == "image/jpeg"
     assert path.name in answer.headers["content-disposition"]
-    assert (answer.headers["x-content-type-options"], server.get("/api/v1/original?id=x")[0]) == ("nosniff", 404)
+    assert (answer.headers["x-content-type-options"], server.get("/api/v1/original?id=x")[0]) == (
+        "nosniff",
+        404,
+    )
 
 
 def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
@@ -151,7 +177,11 @@ def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
 def test_information_names_what_the_page_needs(server: Server) -> None:
     information = json.loads(server.get("/api/v1/info")[1])
     assert information["languages"] == ["en"]
-    assert (information["items"], information["explains"], information["accepts_images"]) == (256, True, True)
+    assert (information["items"], information["explains"], information["accepts_images"]) == (
+        256,
+        True,
+        True,
+    )
     assert len(information["examples"]) == 6
     assert all(len(ids(server.search(text=text, k=1))) == 1 for text in information["examples"][:2])
 
@@ -168,15 +198,23 @@ def test_metrics_and_log_count_requests_and_keep_queries_secret(server: Server) 
     assert entry["ms"] > 0
 
 
-def test_a_deleted_item_is_in_no_answer_and_stays_deleted(server: Server, demo: TrainedModel) -> None:
+def test_a_deleted_item_is_in_no_answer_and_stays_deleted(
+    server: Server, demo: TrainedModel
+) -> None:
     item = "test-00200"
-    assert item in [found for start in (0, 100, 200) for found in ids(server.search(text="ring", k=100, offset=start))]
+    assert item in [
+        found
+        for start in (0, 100, 200)
+        for found in ids(server.search(text="ring", k=100, offset=start))
+    ]
     server.get(f"/api/v1/thumbnail?id={item}")
     assert server.request("DELETE", f"/api/v1/item?id={item}")[0] == 403
     assert server.delete("no such item") == 404
     assert server.delete(item) == 204
     assert item not in [
-        found for start in (0, 100, 200) for found in ids(server.search(text="ring", k=100, offset=start))
+        found
+        for start in (0, 100, 200)
+        for found in ids(server.search(text="ring", k=100, offset=start))
     ]
     gone = json.dumps({"id": item, "text": "ring"}).encode()
     answers = [
@@ -192,7 +230,9 @@ def test_a_deleted_item_is_in_no_answer_and_stays_deleted(server: Server, demo: 
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\\\[]{},:\n'),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -205,7 +245,11 @@ def test_small_bodies_are_parsed(value: Any) -> None:
 def test_elements_are_limited_and_characters_of_strings_are_not() -> None:
     assert parse_json(json.dumps("," * 10**6 + '"' * 10**6).encode()).count(",") == 10**6
     assert len(parse_json(json.dumps([0] * (MAX_ELEMENTS - 1)).encode())) == MAX_ELEMENTS - 1
-    for body in (json.dumps([0] * (MAX_ELEMENTS + 1)), json.dumps(["\\"] * (2 * MAX_ELEMENTS + 1)), "[" * MAX_ELEMENTS):
+    for body in (
+        json.dumps([0] * (MAX_ELEMENTS + 1)),
+        json.dumps(["\\"] * (2 * MAX_ELEMENTS + 1)),
+        "[" * MAX_ELEMENTS,
+    ):
         with pytest.raises(HTTPException) as refusal:
             parse_json(body.encode())
         assert refusal.value.status_code == 400

@@ -52,14 +52,35 @@ def cases() -> list[tuple[int, str, str, bytes, dict[str, str]]]:
     }  # fmt: skip
     found: list[tuple[int, str, str, bytes, dict[str, str]]] = []
     for name, bad in wrong.items():
-        found += [(400, "POST", SEARCH, json.dumps({"text": "a star", name: value}).encode(), JSON) for value in bad]
-    for body in (b"", b"{", b"[]", b"null", b"{}", b"\xff\xfe", b'{"text": NaN}', b"[" * 50_000, b'{"minus": ["a"]}'):
+        found += [
+            (400, "POST", SEARCH, json.dumps({"text": "a star", name: value}).encode(), JSON)
+            for value in bad
+        ]
+    for body in (
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b"\xff\xfe",
+        b'{"text": NaN}',
+        b"[" * 50_000,
+        b'{"minus": ["a"]}',
+    ):
         found.append((400, "POST", SEARCH, body, JSON))
     found += [(413, "POST", SEARCH, b" " * size, JSON) for size in (65_537, 100_000, 1_000_000)]
-    for name in ("..%2f..%2fetc%2fpasswd", "%00", "a%0d%0aSet-Cookie:x", "http:%2f%2f127.0.0.1%2f", "x" * 5000):
+    for name in (
+        "..%2f..%2fetc%2fpasswd",
+        "%00",
+        "a%0d%0aSet-Cookie:x",
+        "http:%2f%2f127.0.0.1%2f",
+        "x" * 5000,
+    ):
         for path in ("thumbnail", "item"):
             found.append((404, "GET", f"/api/v1/{path}?id={name}", b"", {}))
-        found.append((404, "POST", "/api/v1/explain", json.dumps({"id": name, "text": "a"}).encode(), JSON))
+        found.append(
+            (404, "POST", "/api/v1/explain", json.dumps({"id": name, "text": "a"}).encode(), JSON)
+        )
         found.append((404, "GET", f"/page/{name}", b"", {}))
     for path in (
         "thumbnail",
@@ -126,7 +147,9 @@ def test_300_malformed_requests_are_answered_in_their_class(server: Server) -> N
         expected = {200, 400} if status == 0 else {status}
         explained = answer.status == 200 or method == "HEAD" or json.loads(content)["error"]
         if answer.status not in expected or not explained or "set-cookie" in answer.headers:
-            wrong.append((status, answer.status, method, path[:80], bytes(body[:80]), content[:200]))
+            wrong.append(
+                (status, answer.status, method, path[:80], bytes(body[:80]), content[:200])
+            )
     connection.close()
     assert not wrong, wrong
     assert server.search(text="a red star", k=1)["results"]
@@ -146,7 +169,9 @@ def test_300_malformed_requests_are_answered_in_their_class(server: Server) -> N
         b"GET /api/v1/info HTTP/1.1\r\nhost: localhost.evil.example:80\r\n\r\n",
     ],
 )
-def test_broken_http_and_foreign_hosts_are_answered_with_400(server: Server, content: bytes) -> None:
+def test_broken_http_and_foreign_hosts_are_answered_with_400(
+    server: Server, content: bytes
+) -> None:
     assert raw(server, content).split(b" ")[1] in (b"400", b"431")
 
 

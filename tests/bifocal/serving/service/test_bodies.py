@@ -36,7 +36,9 @@ def exchange(server: Server, content: bytes) -> bytes:
     return found
 
 
-def body(path: str = SEARCH, address: str = "a", size: bytes | None = b"100", **headers: bytes) -> Body:
+def body(
+    path: str = SEARCH, address: str = "a", size: bytes | None = b"100", **headers: bytes
+) -> Body:
     names = [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
     length = [] if size is None else [(b"content-length", size)]
     return Body({"method": "POST", "path": path, "headers": [*length, *names]}, address, Settings())
@@ -61,9 +63,18 @@ def read(given: Body, parts: list[bytes], pause: float = 0.0) -> bytes:
 def test_the_paths_with_bodies_are_those_of_the_document(source: LoadedSource) -> None:
     with client(source) as opened:
         paths = opened.get("/api/v1/openapi.json").json()["paths"]
-    described = {path for path, methods in paths.items() if any("requestBody" in kind for kind in methods.values())}
+    described = {
+        path
+        for path, methods in paths.items()
+        if any("requestBody" in kind for kind in methods.values())
+    }
     assert described == {path for path in paths if BODIES.fullmatch(path)}
-    assert {method for path in described for method, kind in paths[path].items() if "requestBody" in kind} == {"post"}
+    assert {
+        method
+        for path in described
+        for method, kind in paths[path].items()
+        if "requestBody" in kind
+    } == {"post"}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +83,10 @@ def test_the_paths_with_bodies_are_those_of_the_document(source: LoadedSource) -
      (b"/v2/models/bifocal/infer", b"411")],
 )  # fmt: skip
 def test_bodies_in_chunks_are_for_uploads(server: Server, path: bytes, status: bytes) -> None:
-    answer = exchange(server, CHUNKED % path + b"1\r\na\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    answer = exchange(
+        server,
+        CHUNKED % path + b"1\r\na\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    )
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.count(b"HTTP/1.1") == 1  # the connection is closed
     closing = CHUNKED.replace(b"host:", b"connection: close\r\nhost:")
@@ -82,10 +96,14 @@ def test_bodies_in_chunks_are_for_uploads(server: Server, path: bytes, status: b
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("path", [b"/", b"/healthz", SEARCH.encode(), b"/api/v1/search/image"])
-def test_a_length_beside_chunks_is_the_end_of_a_connection(server: Server, path: bytes, order: int) -> None:
+def test_a_length_beside_chunks_is_the_end_of_a_connection(
+    server: Server, path: bytes, order: int
+) -> None:
     lengths = [b"content-length: 5", b"transfer-encoding: chunked"][::order]
     head = b"\r\n".join([b"POST " + path + b" HTTP/1.1", b"host: localhost", *lengths])
-    answer = exchange(server, head + b"\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    answer = exchange(
+        server, head + b"\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    )
     assert answer.startswith(b"HTTP/1.1 4")
     assert answer.count(b"HTTP/1.1") == 1
 
@@ -94,7 +112,9 @@ def test_chunks_of_one_byte_leave_the_probes_alive(server: Server) -> None:
     chunks = b"1\r\na\r\n" * 65_000
 
     def attack(number: int) -> bytes:
-        return exchange(server, CHUNKED % (b"/api/v1/search/image" if number % 2 else b"/") + chunks)
+        return exchange(
+            server, CHUNKED % (b"/api/v1/search/image" if number % 2 else b"/") + chunks
+        )
 
     with ThreadPoolExecutor(32) as threads:
         running = [threads.submit(attack, number) for number in range(32)]
@@ -116,18 +136,28 @@ def test_chunks_of_one_byte_leave_the_probes_alive(server: Server) -> None:
 def test_incomplete_bodies_of_one_address_take_no_place_of_others(server: Server) -> None:
     with ExitStack() as stack:
         for number in range(600):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
-            connection.sendall(UNFINISHED % (b"/", SEARCH.encode(), b"/api/v1/search/image")[number % 3])
+            connection = stack.enter_context(
+                socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            )
+            connection.sendall(
+                UNFINISHED % (b"/", SEARCH.encode(), b"/api/v1/search/image")[number % 3]
+            )
         for _ in range(5):
             other = stack.enter_context(
-                socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=("127.0.0.2", 0))
+                socket.create_connection(
+                    ("127.0.0.1", server.port), timeout=30, source_address=("127.0.0.2", 0)
+                )
             )
             content = json.dumps({"text": "a red star"}).encode()
-            other.sendall((UNFINISHED % SEARCH.encode()).replace(b"1000", b"%d" % len(content)) + content)
+            other.sendall(
+                (UNFINISHED % SEARCH.encode()).replace(b"1000", b"%d" % len(content)) + content
+            )
             assert other.recv(4096).startswith(b"HTTP/1.1 200")
 
 
-def test_a_body_that_is_too_slow_or_in_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_is_too_slow_or_in_too_many_parts_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert read(body(size=b"3"), [b"a", b"b", b"c"]) == b"abc"
     monkeypatch.setattr(bodies, "SLOW_SECONDS", 0.1)
     for given, parts, pause, status in (
@@ -140,7 +170,9 @@ def test_a_body_that_is_too_slow_or_in_too_many_parts_is_refused(monkeypatch: py
         assert refused.value.status_code == status
         assert given.unread
     many = [b"a" * bodies.PART_BYTES] * 2 * bodies.PARTS
-    assert len(read(body("/api/v1/search/image", transfer_encoding=b"chunked"), many)) == len(b"".join(many))
+    assert len(read(body("/api/v1/search/image", transfer_encoding=b"chunked"), many)) == len(
+        b"".join(many)
+    )
 
 
 def test_the_slowest_body_of_the_greediest_address_makes_room() -> None:
@@ -157,7 +189,9 @@ def test_the_slowest_body_of_the_greediest_address_makes_room() -> None:
             return error.status_code
         return 200
 
-    async def run(addresses: str, change: Callable[[asyncio.Event], None] = lambda event: None) -> list[int]:
+    async def run(
+        addresses: str, change: Callable[[asyncio.Event], None] = lambda event: None
+    ) -> list[int]:
         more, places, tasks = asyncio.Event(), Places(4, 3), []
         for address in addresses:
             tasks.append(asyncio.create_task(wait(more, places, body(address=address))))

@@ -8,7 +8,9 @@ from bifocal.serving.service.models import ModelVersion
 
 
 def release(number: int, name: str) -> Any:
-    return SimpleNamespace(version=ModelVersion(f"bifocal version {number}, release {name}", "hash", number, name))
+    return SimpleNamespace(
+        version=ModelVersion(f"bifocal version {number}, release {name}", "hash", number, name)
+    )
 
 
 def new_comparison() -> Any:
@@ -43,5 +45,7 @@ def test_the_last_report_stays_when_the_candidate_becomes_the_champion() -> None
     comparison = new_comparison()
     last = comparison._report(release(1, "monday"), release(2, "monday"))
     comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(model=release(2, "monday")))
-    assert comparison.report is last  # the champion is 2 already, the alias of the candidate is still read
+    assert (
+        comparison.report is last
+    )  # the champion is 2 already, the alias of the candidate is still read
     assert (last.champion.version, last.candidate.version) == (1, 2)

@@ -31,9 +31,15 @@ from tests.bifocal.serving.service.clients import SEARCH, client
 
 def test_filters_restrict_the_results(source: LoadedSource) -> None:
     with client(source) as opened:
-        query = {"text": "a red star", "k": 100, "where": {"parity": "odd", "number": {"min": 100, "max": 151}}}
+        query = {
+            "text": "a red star",
+            "k": 100,
+            "where": {"parity": "odd", "number": {"min": 100, "max": 151}},
+        }
         results = opened.post(SEARCH, json=query).json()["results"]
-        assert sorted(result["metadata"]["number"] for result in results) == list(range(101, 152, 2))
+        assert sorted(result["metadata"]["number"] for result in results) == list(
+            range(101, 152, 2)
+        )
         columns = opened.get("/api/v1/info").json()["columns"]
         assert columns == [
             {"name": "number", "kind": "number", "values": []},
@@ -49,7 +55,9 @@ def test_results_of_a_calibrated_index_are_relevant_or_maybe(
 ) -> None:
     index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
     # The probability is 0.5 at the score 0.4, and reaches the threshold at 0.261.
-    index.calibration = Calibration(-4.0, 10.0, 0.0, threshold=0.2, error=0, false_positive_rate=0, recall=1, queries=1)
+    index.calibration = Calibration(
+        -4.0, 10.0, 0.0, threshold=0.2, error=0, false_positive_rate=0, recall=1, queries=1
+    )
     index.write(tmp_path)
     app = create_app(RunSource(run_folder, index=tmp_path), Settings())
     with TestClient(app, base_url="http://localhost") as opened:
@@ -58,17 +66,23 @@ def test_results_of_a_calibrated_index_are_relevant_or_maybe(
         results = answer["results"]
         with client(source) as exact:
             uncalibrated = exact.post(SEARCH, json=query).json()
-        assert [result["score"] for result in results] == [result["score"] for result in uncalibrated["results"]]
+        assert [result["score"] for result in results] == [
+            result["score"] for result in uncalibrated["results"]
+        ]
         assert answer["found"]
         assert uncalibrated["found"]
         for result in results:
-            assert result["probability"] == pytest.approx(1 / (1 + math.exp(4 - 10 * result["score"])), abs=1e-4)
+            assert result["probability"] == pytest.approx(
+                1 / (1 + math.exp(4 - 10 * result["score"])), abs=1e-4
+            )
             assert result["relevance"] == ("relevant" if result["score"] >= 0.4 else "maybe")
         assert {result["relevance"] for result in results} == {"relevant", "maybe"}
         other = opened.post(SEARCH, json=query | {"where": {"number": 3}}).json()
         assert other["results"][0]["score"] < 0.26137
         assert not other["found"]
-        assert opened.post(SEARCH, json=query | {"k": 5, "offset": 90}).json()["found"]  # a later page is not judged
+        assert opened.post(SEARCH, json=query | {"k": 5, "offset": 90}).json()[
+            "found"
+        ]  # a later page is not judged
         assert "bifocal_nothing_found_total 1.0" in opened.get("/metrics").text
         similar = opened.post(SEARCH, json={"like": "test-00003"}).json()
         assert {result["relevance"] for result in similar["results"]} == {None}
@@ -82,7 +96,10 @@ def test_without_a_model_it_is_alive_but_not_ready(tmp_path: Path) -> None:
         answer = opened.post(SEARCH, json={"text": "a"})
         assert answer.status_code == 503
         assert "see the log" in answer.json()["error"]
-        assert str(tmp_path) not in answer.text + opened.get("/readyz").text + opened.get("/v2/health/ready").text
+        assert (
+            str(tmp_path)
+            not in answer.text + opened.get("/readyz").text + opened.get("/v2/health/ready").text
+        )
 
 
 QUERY = "three red stars on a beach"
@@ -90,7 +107,9 @@ QUERY = "three red stars on a beach"
 
 @pytest.fixture(scope="module")
 def opened(run_folder: Path) -> Iterator[TestClient]:
-    with TestClient(create_app(RunSource(run_folder), Settings()), base_url="http://localhost") as service:
+    with TestClient(
+        create_app(RunSource(run_folder), Settings()), base_url="http://localhost"
+    ) as service:
         yield service
 
 
@@ -107,7 +126,11 @@ def ids(results: list[dict]) -> list[str]:
 def test_words_and_vectors_are_fused_by_their_ranks(opened: TestClient, run_folder: Path) -> None:
     collection = Collection.open(run_folder / COLLECTION)
     sentence = "even star"  # a word of the metadata, and one of the captions
-    by_vector = [hit["id"] for start in (0, 100, 200) for hit in search(opened, text=sentence, k=100, offset=start)]
+    by_vector = [
+        hit["id"]
+        for start in (0, 100, 200)
+        for hit in search(opened, text=sentence, k=100, offset=start)
+    ]
     by_words = [collection.ids[row] for row in Keywords.of(collection.items).search(sentence, 1000)]
     sums = {item: 1 / (61 + rank) for rank, item in enumerate(by_vector)}
     for rank, item in enumerate(by_words):
@@ -120,9 +143,13 @@ def test_words_and_vectors_are_fused_by_their_ranks(opened: TestClient, run_fold
     assert {result["metadata"]["parity"] for result in odd} == {"odd"}
 
 
-def test_words_find_items_below_the_threshold_of_the_vectors(run_folder: Path, tmp_path: Path) -> None:
+def test_words_find_items_below_the_threshold_of_the_vectors(
+    run_folder: Path, tmp_path: Path
+) -> None:
     index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
-    index.calibration = Calibration(-40.0, 1.0, 0.0, threshold=0.9, error=0, false_positive_rate=0, recall=1, queries=1)
+    index.calibration = Calibration(
+        -40.0, 1.0, 0.0, threshold=0.9, error=0, false_positive_rate=0, recall=1, queries=1
+    )
     index.write(tmp_path)
     app = create_app(RunSource(run_folder, index=tmp_path), Settings())
     with TestClient(app, base_url="http://localhost") as opened:
@@ -132,8 +159,13 @@ def test_words_find_items_below_the_threshold_of_the_vectors(run_folder: Path, t
         assert {result["relevance"] for result in found} == {"maybe"}
 
 
-def test_a_region_comes_back_with_its_box(opened: TestClient, run_folder: Path, demo: TrainedModel) -> None:
-    collection, phrase = Collection.open(run_folder / COLLECTION), demo.encode_text(["a red star"])[0]
+def test_a_region_comes_back_with_its_box(
+    opened: TestClient, run_folder: Path, demo: TrainedModel
+) -> None:
+    collection, phrase = (
+        Collection.open(run_folder / COLLECTION),
+        demo.encode_text(["a red star"])[0],
+    )
     best: dict[str, tuple[float, list[float]]] = {}
     for row, item in enumerate(collection.ids):
         vectors, boxes = collection.regions(row)
@@ -157,7 +189,9 @@ def test_results_of_a_group_are_limited_on_all_pages(opened: TestClient, mode: s
     everything = search(opened, text=QUERY, mode=mode, k=100)
     expected: list[str] = []
     for parity in ("even", "odd"):
-        expected += [result["id"] for result in everything if result["metadata"]["parity"] == parity][:3]
+        expected += [
+            result["id"] for result in everything if result["metadata"]["parity"] == parity
+        ][:3]
     expected.sort(key=ids(everything).index)
     query = {"text": QUERY, "mode": mode, "group": "parity", "per_group": 3}
     assert ids(search(opened, **query)) == expected
@@ -173,11 +207,16 @@ def test_modes_need_a_sentence_alone_and_a_collection_that_has_them(
     for other in ({"like": "test-00003"}, {"plus": ["snow"]}, {"minus": ["snow"]}):
         refused = opened.post("/api/v1/search", json={"text": "a star", "mode": "hybrid"} | other)
         assert refused.status_code == 400
-    assert opened.post("/api/v1/search", json={"text": "a star", "mode": "words"}).status_code == 400
+    assert (
+        opened.post("/api/v1/search", json={"text": "a star", "mode": "words"}).status_code == 400
+    )
     without = create_app(RunSource(write_run(demo, tmp_path / "run")), Settings())
     with TestClient(without, base_url="http://localhost") as opened:
         assert opened.get("/api/v1/info").json()["modes"] == ["vectors", "hybrid"]
-        assert opened.post("/api/v1/search", json={"text": "a star", "mode": "regions"}).status_code == 409
+        assert (
+            opened.post("/api/v1/search", json={"text": "a star", "mode": "regions"}).status_code
+            == 409
+        )
 
 
 def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is_built_again(
@@ -191,14 +230,19 @@ def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is
     rows.loc[first, "deleted"] = True
     rows.loc[first, ["shard", "row"]] = -1
     schema = pq.read_schema(folder / ITEMS)
-    pq.write_table(type(previous.index.items).from_pandas(rows, schema, preserve_index=False), folder / ITEMS)
+    pq.write_table(
+        type(previous.index.items).from_pandas(rows, schema, preserve_index=False), folder / ITEMS
+    )
     description = json.loads((folder / DESCRIPTION).read_text())
     (folder / DESCRIPTION).write_text(json.dumps(description | {"items": 255, "deleted": 1}))
     source = RunSource(run_folder, folder, tmp_path)
     with TestClient(create_app(source, Settings()), base_url="http://localhost") as opened:
         assert opened.get("/api/v1/info").json()["items"] == 255
         for mode in ("vectors", "hybrid", "regions"):
-            pages = [search(opened, text=QUERY, mode=mode, k=100, offset=start) for start in (0, 100, 200)]
+            pages = [
+                search(opened, text=QUERY, mode=mode, k=100, offset=start)
+                for start in (0, 100, 200)
+            ]
             found = [item for page in pages for item in ids(page)]
             assert len(found) == 255
             assert "test-00011" not in found
@@ -207,7 +251,9 @@ def test_an_item_deleted_from_the_collection_is_in_no_answer_before_the_index_is
     assert "test-00011" in previous.index
 
 
-def test_a_registry_that_hangs_delays_no_search(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_hangs_delays_no_search(
+    source: LoadedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Hanging(Deletions):
         def add(self, item_id: str) -> None:
             entered.set()
@@ -220,9 +266,15 @@ def test_a_registry_that_hangs_delays_no_search(source: LoadedSource, monkeypatc
         key = {"authorization": "Bearer red"}
         with ThreadPoolExecutor(3) as threads:
             deleting = [
-                threads.submit(opened.delete, f"/api/v1/item?id=test-0000{row}", headers=key) for row in range(3)
+                threads.submit(opened.delete, f"/api/v1/item?id=test-0000{row}", headers=key)
+                for row in range(3)
             ]
             assert entered.wait(20)
-            assert opened.post("/api/v1/search", json={"text": "a star", "group": "parity"}).status_code == 200
+            assert (
+                opened.post(
+                    "/api/v1/search", json={"text": "a star", "group": "parity"}
+                ).status_code
+                == 200
+            )
             assert {answer.result().status_code for answer in deleting} == {503}
         leave.set()

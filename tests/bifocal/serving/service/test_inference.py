@@ -22,7 +22,9 @@ def infer(server: Server, **request: Any) -> tuple[int, Any]:
     return status, json.loads(body)
 
 
-def given(name: str, data: list[Any], shape: list[int] | None = None, datatype: str = "BYTES") -> dict[str, Any]:
+def given(
+    name: str, data: list[Any], shape: list[int] | None = None, datatype: str = "BYTES"
+) -> dict[str, Any]:
     return {"name": name, "shape": shape or [len(data)], "datatype": datatype, "data": data}
 
 
@@ -56,13 +58,24 @@ def test_embeddings_equal_the_library(server: Server, demo: TrainedModel) -> Non
     expected = {"text": demo.encode_text(texts), "image": demo.encode_image(paths)}
     for name, data in (("text", texts), ("image", images)):
         for shaped in (given(name, data), given(name, [[value] for value in data], [len(data), 1])):
-            request = {"id": "7", "parameters": {"priority": 1}, "inputs": [shaped], "outputs": [{"name": "embedding"}]}
+            request = {
+                "id": "7",
+                "parameters": {"priority": 1},
+                "inputs": [shaped],
+                "outputs": [{"name": "embedding"}],
+            }
             status, answer = infer(server, **request)
             assert status == 200, answer
             (output,) = answer["outputs"]
             assert (answer["id"], answer["model_name"]) == ("7", "bifocal")
-            assert (output["name"], output["datatype"], output["shape"]) == ("embedding", "FP32", [len(data), 192])
-            np.testing.assert_allclose(np.reshape(output["data"], output["shape"]), expected[name], atol=1e-5)
+            assert (output["name"], output["datatype"], output["shape"]) == (
+                "embedding",
+                "FP32",
+                [len(data), 192],
+            )
+            np.testing.assert_allclose(
+                np.reshape(output["data"], output["shape"]), expected[name], atol=1e-5
+            )
 
 
 @pytest.mark.parametrize(
@@ -126,15 +139,24 @@ PIECES = [
 ]  # fmt: skip
 
 
-def binary(strings: list[bytes], outputs: list[dict[str, Any]], name: str = "text") -> tuple[bytes, dict[str, str]]:
+def binary(
+    strings: list[bytes], outputs: list[dict[str, Any]], name: str = "text"
+) -> tuple[bytes, dict[str, str]]:
     """Return body and headers of a request with one binary input."""
     data = b"".join(struct.pack("<I", len(string)) + string for string in strings)
-    shaped = {"name": name, "shape": [len(strings)], "datatype": "BYTES", "parameters": {"binary_data_size": len(data)}}
+    shaped = {
+        "name": name,
+        "shape": [len(strings)],
+        "datatype": "BYTES",
+        "parameters": {"binary_data_size": len(data)},
+    }
     head = json.dumps({"inputs": [shaped], "outputs": outputs}).encode()
     return head + data, {"Inference-Header-Content-Length": str(len(head))}
 
 
-def test_binary_tensors_and_bodies_without_a_type_are_read(server: Server, demo: TrainedModel) -> None:
+def test_binary_tensors_and_bodies_without_a_type_are_read(
+    server: Server, demo: TrainedModel
+) -> None:
     texts = ["a red star", "two blue circles"]
     expected = demo.encode_text(texts)
     wanted = {"name": "embedding", "parameters": {"binary_data": True}}
@@ -146,11 +168,15 @@ def test_binary_tensors_and_bodies_without_a_type_are_read(server: Server, demo:
     assert (output["shape"], output["parameters"]) == ([2, 192], {"binary_data_size": 2 * 192 * 4})
     vectors = np.frombuffer(answer[length:], "<f4").reshape(output["shape"])
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
-    status, answer, _ = server.request("POST", INFER, json.dumps({"inputs": [given("text", texts)]}).encode(), {})
+    status, answer, _ = server.request(
+        "POST", INFER, json.dumps({"inputs": [given("text", texts)]}).encode(), {}
+    )
     assert status == 200, answer
     content = json.loads(answer)
     assert "id" not in content
-    np.testing.assert_allclose(np.reshape(content["outputs"][0]["data"], (2, 192)), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.reshape(content["outputs"][0]["data"], (2, 192)), expected, atol=1e-5
+    )
 
 
 def test_wrong_binary_bodies_and_unknown_outputs_are_answered_with_400(server: Server) -> None:

@@ -16,8 +16,12 @@ PROGRAM = Path(__file__).with_name("kserve_client.py")
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not PYTHON.exists(), reason="kserve is not installed: make test-real installs it")
-def test_kserve_reads_every_answer_and_gets_the_embeddings(server: Server, demo: TrainedModel) -> None:
+@pytest.mark.skipif(
+    not PYTHON.exists(), reason="kserve is not installed: make test-real installs it"
+)
+def test_kserve_reads_every_answer_and_gets_the_embeddings(
+    server: Server, demo: TrainedModel
+) -> None:
     texts = ["a red star", "two blue circles"]
     command = [PYTHON, PROGRAM, f"http://127.0.0.1:{server.port}", *texts]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -86,7 +86,9 @@ def server(changing: Path) -> Iterator[Server]:
 def found(answer: bytes) -> tuple[set[str], list[float]]:
     """Return the prefixes of the ids, and the scores."""
     results = json.loads(answer)["results"]
-    return {result["id"].partition("-")[0] for result in results}, [result["score"] for result in results]
+    return {result["id"].partition("-")[0] for result in results}, [
+        result["score"] for result in results
+    ]
 
 
 def test_model_and_collection_are_replaced_together_without_a_failed_request(
@@ -110,10 +112,15 @@ def test_model_and_collection_are_replaced_together_without_a_failed_request(
         prefixes, scores = found(answer)
         assert len(prefixes) == 1
         assert scores == pytest.approx(expected, abs=1e-4)
-    assert {prefix for _, answer in load.answers for prefix in found(answer)[0]} == {"test", "other"}
+    assert {prefix for _, answer in load.answers for prefix in found(answer)[0]} == {
+        "test",
+        "other",
+    }
 
 
-def test_a_damaged_collection_leaves_the_previous_one_in_use(server: Server, changing: Path) -> None:
+def test_a_damaged_collection_leaves_the_previous_one_in_use(
+    server: Server, changing: Path
+) -> None:
     description = changing / "artifacts" / "collection" / "collection.json"
     content = description.read_text()
     description.write_text(content.replace('"sha256": "', '"sha256": "0'))
@@ -149,7 +156,9 @@ def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
     assert {status for status, _ in load.answers} == {200}
     assert server.get(f"/api/v1/thumbnail?id={deleted}")[0] == 404
     for mode in ("hybrid", "regions"):
-        assert deleted not in [result["id"] for result in server.search(text="a red star", mode=mode, k=100)["results"]]
+        assert deleted not in [
+            result["id"] for result in server.search(text="a red star", mode=mode, k=100)["results"]
+        ]
     shutil.rmtree(changing / COLLECTION)
     previous.rename(changing / COLLECTION)
     while server.get(f"/api/v1/thumbnail?id={deleted}")[0] != 200:
@@ -157,7 +166,9 @@ def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
         time.sleep(0.1)
 
 
-def test_after_sigkill_under_load_it_is_ready_again_and_clients_see_connection_errors_only(server: Server) -> None:
+def test_after_sigkill_under_load_it_is_ready_again_and_clients_see_connection_errors_only(
+    server: Server,
+) -> None:
     deleted = server.search(text="a purple cross", k=1)["results"][0]["id"]
     assert server.delete(deleted) == 204
     with Load(server) as load:
@@ -168,7 +179,9 @@ def test_after_sigkill_under_load_it_is_ready_again_and_clients_see_connection_e
         load.wait_for(10)
     assert load.broken > 0
     assert {status for status, _ in load.answers} == {200}
-    assert deleted not in [result["id"] for result in server.search(text="a purple cross", k=50)["results"]]
+    assert deleted not in [
+        result["id"] for result in server.search(text="a purple cross", k=50)["results"]
+    ]
 
 
 def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
@@ -194,7 +207,12 @@ def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
     assert second.tolist() == [[3, ord("t")], [5, ord("t")]]
     assert fifth.tolist() == [[4, ord("f")], [4, ord("f")], [3, ord("s")]]
     assert isinstance(third, ValueError)
-    assert ["one", "two", "three", "bad"] in batches  # encoded together before each was encoded by itself
+    assert [
+        "one",
+        "two",
+        "three",
+        "bad",
+    ] in batches  # encoded together before each was encoded by itself
 
 
 def test_deletions_survive_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> None:
@@ -211,7 +229,10 @@ def test_deletions_survive_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> No
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """Fail to write beyond ``size`` bytes of a file, as on a full disk."""
-    previous, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    previous, handler = (
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+    )
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, previous[1]))
     try:
         yield
@@ -235,7 +256,9 @@ def test_a_failed_deletion_leaves_the_file_as_it_was(tmp_path: Path, free: int) 
 
 
 def test_indexes_leave_deleted_items_out_now_and_later() -> None:
-    index, other = (SearchIndex.of([f"{start + row}" for row in range(4)], np.eye(4)) for start in (0, 2))
+    index, other = (
+        SearchIndex.of([f"{start + row}" for row in range(4)], np.eye(4)) for start in (0, 2)
+    )
     deletions = Deletions()
     deletions.include(["1", "3", "9"])
     for applied in (index, other):
@@ -260,4 +283,6 @@ def test_two_services_with_one_file_see_the_deletions_of_each_other(tmp_path: Pa
     for deletions in (first, second):
         deletions.read_file()
         deletions.read_file()
-        assert sorted(deletions) == [f"{name} {number}" for name in ("first", "second") for number in range(3)]
+        assert sorted(deletions) == [
+            f"{name} {number}" for name in ("first", "second") for number in range(3)
+        ]

@@ -39,24 +39,40 @@ PIPE = 14
 
 def damages(content: bytes, noise: random.Random) -> Iterator[bytes]:
     """Yield contents of a damaged file: cut, with a changed bit, or of another kind."""
-    yield from (content[: noise.randrange(max(1, len(content)))], content[:-1], b"", noise.randbytes(200))
+    yield from (
+        content[: noise.randrange(max(1, len(content)))],
+        content[:-1],
+        b"",
+        noise.randbytes(200),
+    )
     changed = bytearray(content)
     changed[noise.randrange(len(changed))] ^= 1 << noise.randrange(8)
     yield bytes(changed)
     yield from (b"{}", b"[]", b"null", b'"x"', b"1", b'{"a": 1}')
-    for save, value in ((np.savez, np.zeros(3)), (np.save, np.array([1, "x"], object)), (np.save, np.zeros((3, 4)))):
+    for save, value in (
+        (np.savez, np.zeros(3)),
+        (np.save, np.array([1, "x"], object)),
+        (np.save, np.zeros((3, 4))),
+    ):
         file = BytesIO()
         save(file, value)
         yield file.getvalue()
 
 
 @pytest.mark.parametrize("part", ["some", pytest.param("all", marks=pytest.mark.slow)])
-def test_a_damaged_file_of_a_run_is_one_sentence(demo: TrainedModel, tmp_path: Path, part: str) -> None:
+def test_a_damaged_file_of_a_run_is_one_sentence(
+    demo: TrainedModel, tmp_path: Path, part: str
+) -> None:
     shutil.copytree(demo.directory / "artifacts", tmp_path / "artifacts")
     noise, artifacts = random.Random(0), tmp_path / "artifacts"
     for manifest in artifacts.rglob("manifest.json"):  # it would refuse each change by the sums
         manifest.unlink()
-    cases = [(file, number) for file in sorted(artifacts.rglob("*")) if file.is_file() for number in range(PIPE + 2)]
+    cases = [
+        (file, number)
+        for file in sorted(artifacts.rglob("*"))
+        if file.is_file()
+        for number in range(PIPE + 2)
+    ]
     messages = []
     for file, number in cases if part == "all" else noise.sample(cases, 12):
         original = file.read_bytes()

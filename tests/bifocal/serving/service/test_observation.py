@@ -13,7 +13,13 @@ from starlette.testclient import TestClient
 
 from bifocal.monitoring import read_queries
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.observation import ENDPOINTS, JSONFormatter, TextFormatter, add_traces, is_news
+from bifocal.serving.service.observation import (
+    ENDPOINTS,
+    JSONFormatter,
+    TextFormatter,
+    add_traces,
+    is_news,
+)
 from bifocal.serving.service.settings import Settings
 from tests.bifocal.serving.runs import LoadedSource
 from tests.bifocal.serving.service.clients import SEARCH, client
@@ -21,12 +27,19 @@ from tests.bifocal.serving.service.clients import SEARCH, client
 
 def request(route: str, status: int, **more: Any) -> logging.LogRecord:
     fields = {"method": "POST", "route": route, "status": status, "ms": 12.3, **more}
-    return logging.makeLogRecord({"name": "bifocal.requests", "levelno": 20, "msg": "request", "fields": fields})
+    return logging.makeLogRecord(
+        {"name": "bifocal.requests", "levelno": 20, "msg": "request", "fields": fields}
+    )
 
 
 def test_a_request_is_one_line_whatever_its_query() -> None:
-    line = TextFormatter().format(request("/api/v1/search", 200, results=3, text="a\n12:00:00 dog\x1b[2J"))
-    assert re.fullmatch(r"\d\d:\d\d:\d\d POST /api/v1/search 200 12 ms results=3 text=a\\n12:00:00 dog\\x1b\[2J", line)
+    line = TextFormatter().format(
+        request("/api/v1/search", 200, results=3, text="a\n12:00:00 dog\x1b[2J")
+    )
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d POST /api/v1/search 200 12 ms results=3 text=a\\n12:00:00 dog\\x1b\[2J",
+        line,
+    )
 
 
 def test_other_records_have_level_fields_and_traceback_without_credentials() -> None:
@@ -34,7 +47,12 @@ def test_other_records_have_level_fields_and_traceback_without_credentials() -> 
     try:
         raise OSError("no answer from http://user:S3cret@host")
     except OSError:
-        values = {"levelno": 40, "levelname": "ERROR", "msg": "S3cret", "fields": {"model": "S3cret"}}
+        values = {
+            "levelno": 40,
+            "levelname": "ERROR",
+            "msg": "S3cret",
+            "fields": {"model": "S3cret"},
+        }
         line = formatter.format(logging.makeLogRecord(values | {"exc_info": sys.exc_info()}))
     assert "S3cret" not in line
     assert re.match(r"\S+ error \*\*\* model=\*\*\*\nTraceback", line)
@@ -58,7 +76,10 @@ def test_queries_are_logged_only_if_asked_for(
 ) -> None:
     for asked in (False, True):
         caplog.clear()
-        with caplog.at_level("INFO", "bifocal.requests"), client(source, log_queries=asked) as opened:
+        with (
+            caplog.at_level("INFO", "bifocal.requests"),
+            client(source, log_queries=asked) as opened,
+        ):
             opened.post(SEARCH, json={"text": "a secret"})
         fields = [record.fields for record in caplog.records if hasattr(record, "fields")]
         assert ("a secret" in str(fields)) is asked
@@ -73,7 +94,9 @@ def test_the_log_redacts_messages_fields_and_tracebacks() -> None:
     try:
         raise OSError("no answer from http://user:S3cret@host")
     except OSError:
-        record = logging.makeLogRecord({"msg": "S3cret", "fields": {"reason": "S3cret"}, "exc_info": sys.exc_info()})
+        record = logging.makeLogRecord(
+            {"msg": "S3cret", "fields": {"reason": "S3cret"}, "exc_info": sys.exc_info()}
+        )
     line = formatter.format(record)
     assert "S3cret" not in line
     assert line.count("***") >= 3
@@ -86,8 +109,12 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 def test_each_request_is_a_span_of_the_clients_trace_without_text(
     source: LoadedSource, monkeypatch: pytest.MonkeyPatch, convention: str
 ) -> None:
-    pytest.importorskip("opentelemetry.instrumentation.asgi", reason="the extra traces is not installed")
-    from opentelemetry.instrumentation._semconv import _OpenTelemetrySemanticConventionStability as Convention
+    pytest.importorskip(
+        "opentelemetry.instrumentation.asgi", reason="the extra traces is not installed"
+    )
+    from opentelemetry.instrumentation._semconv import (
+        _OpenTelemetrySemanticConventionStability as Convention,
+    )
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -102,7 +129,12 @@ def test_each_request_is_a_span_of_the_clients_trace_without_text(
         assert exporter.get_finished_spans() == ()
         headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
         assert client.post(SEARCH, json={"text": "a red star"}, headers=headers).status_code == 200
-        assert client.post("/api/v1/search/image?plus=a%20secret%20star", content=b"no image").status_code >= 400
+        assert (
+            client.post(
+                "/api/v1/search/image?plus=a%20secret%20star", content=b"no image"
+            ).status_code
+            >= 400
+        )
     found, refused = exporter.get_finished_spans()
     assert found.name == f"POST {SEARCH}"
     assert f"{found.context.trace_id:032x}" == TRACE

@@ -59,7 +59,12 @@ def test_results_are_those_of_this_process_and_limits_are_refused() -> None:
 def test_a_process_that_hangs_or_ends_is_replaced() -> None:
     start = time.monotonic()
     first, hung, second, ended, third = answers(
-        Decoders(1, 0.5, 0), (os.getpid,), (time.sleep, 100), (os.getpid,), (os._exit, 1), (os.getpid,)
+        Decoders(1, 0.5, 0),
+        (os.getpid,),
+        (time.sleep, 100),
+        (os.getpid,),
+        (os._exit, 1),
+        (os.getpid,),
     )
     assert hung == (413, "the image was not decoded within 0.5 s")
     assert ended == (400, "the image cannot be decoded: its decoder failed")
@@ -106,7 +111,13 @@ def photograph(path: Path) -> Path:
     exif[0x010F] = "SECRET-CAMERA"
     exif.get_ifd(0x8825)[2] = (59.0, 54.0, 30.0)
     exif.get_ifd(0x8825)[29] = "SECRET-GPS"
-    image.save(path, exif=exif, comment=b"SECRET-COMMENT", icc_profile=b"SECRET-PROFILE", xmp=b"<x>SECRET-XMP</x>")
+    image.save(
+        path,
+        exif=exif,
+        comment=b"SECRET-COMMENT",
+        icc_profile=b"SECRET-PROFILE",
+        xmp=b"<x>SECRET-XMP</x>",
+    )
     assert path.read_bytes().count(b"SECRET") == 5
     return path
 
@@ -152,7 +163,10 @@ def test_a_thumbnail_above_the_limit_of_the_own_disk_is_not_decoded(
 
 
 def test_the_media_type_is_the_header_s_and_never_that_of_a_page(tmp_path: Path) -> None:
-    assert media_type(photograph(tmp_path / "photo.jpg").rename(tmp_path / "photo.html")) == "image/jpeg"
+    assert (
+        media_type(photograph(tmp_path / "photo.jpg").rename(tmp_path / "photo.html"))
+        == "image/jpeg"
+    )
     page = tmp_path / "page.jpg"
     page.write_text("<svg><script>alert(1)</script></svg>")
     with pytest.raises(ValueError, match=r"page\.jpg is not an image"):

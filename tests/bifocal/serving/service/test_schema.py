@@ -61,12 +61,18 @@ def call(client: TestClient, document: dict[str, Any], path: str, method: str) -
     """Call an operation with all parameters and all fields of its body that the document names."""
     operation = document["paths"][path][method]
     parameters = operation.get("parameters", [])
-    query = {entry["name"]: PARAMETERS[entry["name"]] for entry in parameters if entry["in"] == "query"}
+    query = {
+        entry["name"]: PARAMETERS[entry["name"]] for entry in parameters if entry["in"] == "query"
+    }
     version = client.get("/v2/models/bifocal").json()["versions"][0]
-    address = f"{path.replace('{model}', 'bifocal').replace('{version}', version)}?{urlencode(query)}"
+    address = (
+        f"{path.replace('{model}', 'bifocal').replace('{version}', version)}?{urlencode(query)}"
+    )
     if path == "/api/v1/search/image":
         picture = client.get("/api/v1/thumbnail?id=test-00005").content
-        return client.request(method, address, content=picture, headers={"content-type": "image/jpeg"})
+        return client.request(
+            method, address, content=picture, headers={"content-type": "image/jpeg"}
+        )
     if path in BODIES:
         reference = operation["requestBody"]["content"]["application/json"]["schema"]
         described = document["components"]["schemas"][reference["$ref"].rpartition("/")[2]]
@@ -77,12 +83,17 @@ def call(client: TestClient, document: dict[str, Any], path: str, method: str) -
 
 
 def test_every_operation_answers_as_described(client: TestClient, document: dict[str, Any]) -> None:
-    operations = [(path, method) for path, methods in document["paths"].items() for method in methods]
+    operations = [
+        (path, method) for path, methods in document["paths"].items() for method in methods
+    ]
     operations.sort(key=lambda operation: operation[1] == "delete")
     for path, method in operations:
         answer = call(client, document, path, method)
         described = document["paths"][path][method]["responses"][str(answer.status_code)]
-        assert answer.status_code in ((404,) if path in COMPARING else (200, 204)), (path, answer.text)
+        assert answer.status_code in ((404,) if path in COMPARING else (200, 204)), (
+            path,
+            answer.text,
+        )
         content = described.get("content", {})
         if "application/json" in content:
             validate(document, content["application/json"]["schema"], answer.json())
@@ -91,7 +102,9 @@ def test_every_operation_answers_as_described(client: TestClient, document: dict
             assert {kind, f"{kind.partition('/')[0]}/*"} & set(content), path
 
 
-def test_every_mode_and_each_part_of_an_answer_is_described(client: TestClient, document: dict[str, Any]) -> None:
+def test_every_mode_and_each_part_of_an_answer_is_described(
+    client: TestClient, document: dict[str, Any]
+) -> None:
     schemas = document["components"]["schemas"]
     modes = schemas["SearchRequest"]["properties"]["mode"]["enum"]
     assert modes == client.get("/api/v1/info").json()["modes"]
@@ -115,7 +128,9 @@ def test_errors_are_described(client: TestClient, document: dict[str, Any]) -> N
     for method, path, address, status in calls:
         answer = client.request(method, address)
         assert answer.status_code == status
-        described = document["paths"][path][method]["responses"][str(status)]["content"]["application/json"]
+        described = document["paths"][path][method]["responses"][str(status)]["content"][
+            "application/json"
+        ]
         validate(document, described["schema"], answer.json())
     client.headers.pop("authorization")
     assert client.delete("/api/v1/item?id=test-00001").status_code == 403

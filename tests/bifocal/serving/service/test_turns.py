@@ -82,8 +82,13 @@ def test_a_sentence_of_another_client_waits_for_one_batch(letters: int) -> None:
     async def run() -> int:
         model: Any = SimpleNamespace(embedder=SimpleNamespace(embed_sentences=encode))
         loaded = LoadedModel(model, Threads(1))
-        much = [[f"{request} {row} ".ljust(letters, "x") for row in range(20)] for request in range(40)]
-        tasks = [asyncio.create_task(as_client("a", lambda part=part: loaded.embed(part))) for part in much]
+        much = [
+            [f"{request} {row} ".ljust(letters, "x") for row in range(20)] for request in range(40)
+        ]
+        tasks = [
+            asyncio.create_task(as_client("a", lambda part=part: loaded.embed(part)))
+            for part in much
+        ]
         await asyncio.to_thread(started.wait, 10)
         other = asyncio.create_task(as_client("b", lambda: loaded.embed(["a dog"])))
         await asyncio.sleep(0.01)

@@ -32,7 +32,8 @@ def declared(width: int, height: int) -> bytes:
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(b"")), (b"IEND", b""),
     ]  # fmt: skip
     parts = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
@@ -40,7 +41,9 @@ def declared(width: int, height: int) -> bytes:
 @pytest.fixture(scope="module")
 def client(served: SearchModel) -> Iterator[TestClient]:
     limits = Limits(pixels=90_000, total_pixels=100_000, decode_seconds=60)
-    with TestClient(create_app(LoadedSource(served), Settings(limits=limits)), base_url="http://localhost") as opened:
+    with TestClient(
+        create_app(LoadedSource(served), Settings(limits=limits)), base_url="http://localhost"
+    ) as opened:
         yield opened
 
 
@@ -49,7 +52,11 @@ def client(served: SearchModel) -> Iterator[TestClient]:
     [
         (b"", 400, "empty"),
         (b"no image", 415, "not an image in a supported format"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "not an image in a supported format"),
+        (
+            b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+            415,
+            "not an image in a supported format",
+        ),
         (encoded(8, 8)[:20], 400, "cannot be decoded"),
         (encoded(64, 64)[:-60], 400, "truncated"),
         (encoded(64, 64, "JPEG")[:-200], 400, "truncated"),
@@ -58,7 +65,10 @@ def client(served: SearchModel) -> Iterator[TestClient]:
         (declared(20, 1_000_000), 413, "on a side"),
         (declared(70_000, 700), 413, "on a side"),
         (encoded(1, 201), 413, "on a side"),
-        *((encoded(9, 9, form), 415, "supported format (JPEG, PNG") for form in ("BMP", "TIFF", "PPM", "JPEG2000")),
+        *(
+            (encoded(9, 9, form), 415, "supported format (JPEG, PNG")
+            for form in ("BMP", "TIFF", "PPM", "JPEG2000")
+        ),
     ],
 )
 def test_files_are_refused_by_their_kind_on_every_route(
@@ -66,7 +76,12 @@ def test_files_are_refused_by_their_kind_on_every_route(
 ) -> None:
     answer = client.post(SEARCH, content=body, headers={"content-type": "image/png"})
     assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
-    content = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(body).decode()]}
+    content = {
+        "name": "image",
+        "shape": [1],
+        "datatype": "BYTES",
+        "data": [base64.b64encode(body).decode()],
+    }
     answer = client.post(INFER, json={"inputs": [content]})
     assert answer.status_code == status
     assert reason in answer.json()["error"]
@@ -75,11 +90,18 @@ def test_files_are_refused_by_their_kind_on_every_route(
 
 def test_files_within_the_limits_are_accepted(client: TestClient) -> None:
     for kind in ("image/jpeg", "IMAGE/PNG; x=1", "application/octet-stream"):
-        assert client.post(SEARCH, content=encoded(300, 300), headers={"content-type": kind}).status_code == 200
+        assert (
+            client.post(
+                SEARCH, content=encoded(300, 300), headers={"content-type": kind}
+            ).status_code
+            == 200
+        )
     for form in set(image_formats()) & {"JPEG", "PNG", "GIF", "WEBP", "AVIF"}:
         body, kind = encoded(30, 20, form), {"content-type": "image/png"}
         assert client.post(SEARCH, content=body, headers=kind).status_code == 200
-    answer = client.post(SEARCH, content=encoded(1, 200), headers={"content-type": "multipart/form-data; boundary=x"})
+    answer = client.post(
+        SEARCH, content=encoded(1, 200), headers={"content-type": "multipart/form-data; boundary=x"}
+    )
     assert answer.status_code == 415
 
 

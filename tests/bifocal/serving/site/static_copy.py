@@ -49,7 +49,9 @@ def write_copy(run: Path, folder: Path) -> tuple[Path, SearchModel, SiteReport]:
     removed = np.array([item_id == REMOVED for item_id in exact.ids])
     index, copy = folder / "index", folder / "pages" / "copy"
     index.mkdir()
-    SearchIndex(exact.items, exact.vectors, bias, exact.description, None, removed, CALIBRATION).write(index)
+    SearchIndex(
+        exact.items, exact.vectors, bias, exact.description, None, removed, CALIBRATION
+    ).write(index)
     served = RunSource(run, index=index).load()
     served.index.remove([DELETED])
     return copy, served, write_site(served, run / ONNX, copy)

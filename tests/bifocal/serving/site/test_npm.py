@@ -56,7 +56,9 @@ def test_a_damaged_copy_is_replaced(pinned: Path) -> None:
     assert npm.vendored_files() == folder
 
 
-def test_a_full_disk_leaves_the_previous_copy(pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_previous_copy(
+    pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

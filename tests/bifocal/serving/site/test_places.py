@@ -59,14 +59,21 @@ def copy(
     """The copy of a run with a pointing head that compares phrases by a sentence encoder, or by words."""
     folder = tmp_path_factory.mktemp("places")
     texts = [name for names in NAMES for name in names] + DEFINITIONS
-    path = write_tiny_transformer(texts, folder=folder / "encoder") if request.param == "sentences" else None
+    path = (
+        write_tiny_transformer(texts, folder=folder / "encoder")
+        if request.param == "sentences"
+        else None
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(graph_cache))
         write_head(folder, path=path, slope=40.0, offset=44.0, threshold=0.5)
     write_run(demo, folder / "run")
     shutil.copytree(folder / "head", folder / "run" / ONNX / FOLDER)
     written, served, report = write_copy(folder / "run", folder)
-    with serve_files(written.parent) as host, open_tab(browser, f"{host}/copy/") as (page, problems):
+    with (
+        serve_files(written.parent) as host,
+        open_tab(browser, f"{host}/copy/") as (page, problems),
+    ):
         yield Copy(page, f"{host}/copy/", served, written, report.place_bytes)
         assert not problems
 
@@ -89,15 +96,23 @@ def test_phrases_are_found_as_by_the_service(copy: Copy) -> None:
         for sentence in SENTENCES:
             answer: Any = copy.page.evaluate(EXPLAIN, [item, sentence])
             expected = places(copy.served, item, sentence)
-            assert [(p["text"], p["start"], p["end"]) for p in answer["phrases"]] == [h.phrase for h in expected]
+            assert [(p["text"], p["start"], p["end"]) for p in answer["phrases"]] == [
+                h.phrase for h in expected
+            ]
             for found, wanted in zip(answer["phrases"], expected, strict=True):
                 assert found["probability"] == pytest.approx(wanted.probability, abs=0.03)
-                assert (found["point"] is not None) == (found["probability"] >= 0.5) == (found["heatmap"] is not None)
+                assert (
+                    (found["point"] is not None)
+                    == (found["probability"] >= 0.5)
+                    == (found["heatmap"] is not None)
+                )
                 refused.append(found["point"] is None)
                 if found["point"] is not None:
                     column, row = (int(96 * value) for value in found["point"])
                     assert wanted.values[row, column] > 0.98  # several places can be nearly as high
-                    assert np.abs(opacity(found["heatmap"]) - opacity(wanted.data_url())).mean() < 0.05
+                    assert (
+                        np.abs(opacity(found["heatmap"]) - opacity(wanted.data_url())).mean() < 0.05
+                    )
     assert {True, False} == set(refused)
 
 
@@ -120,23 +135,32 @@ def test_the_dialog_shows_a_guess_or_no_point(copy: Copy) -> None:
     assert not violations(page)
 
 
-@pytest.mark.parametrize(("probability", "start"), [(0.31, "Perhaps no “carrot”"), (0.5, "Guess:"), (None, "Guess:")])
+@pytest.mark.parametrize(
+    ("probability", "start"), [(0.31, "Perhaps no “carrot”"), (0.5, "Guess:"), (None, "Guess:")]
+)
 def test_a_phrase_that_is_rather_absent_is_not_called_a_guess(
     copy: Copy, probability: float | None, start: str
 ) -> None:
     script = "phrase => import('./page/places.js').then(places => places.describe(phrase))"
-    sentence = copy.page.evaluate(script, {"text": "carrot", "point": [0.52, 0.45], "probability": probability})
+    sentence = copy.page.evaluate(
+        script, {"text": "carrot", "point": [0.52, 0.45], "probability": probability}
+    )
     assert sentence.startswith(start)
     assert "52 % from the left and 45 % from the top." in sentence
 
 
 def test_a_copy_without_places_says_so(copy: Copy, tmp_path: Path, browser: Browser) -> None:
-    report = write_site(copy.served, copy.folder.parents[1] / "run" / ONNX, tmp_path / "copy", places=False)
+    report = write_site(
+        copy.served, copy.folder.parents[1] / "run" / ONNX, tmp_path / "copy", places=False
+    )
     assert report.place_bytes == 0
     assert not list((tmp_path / "copy").rglob("places"))
     with serve_files(tmp_path) as host, open_tab(browser, f"{host}/copy/") as (page, _):
         script = f"pair => ({EXPLAIN})(pair).catch(error => `${{error.status}} ${{error.message}}`)"
-        assert page.evaluate(script, [ITEMS[0], "a fox"]) == "409 this copy cannot show where a phrase is"
+        assert (
+            page.evaluate(script, [ITEMS[0], "a fox"])
+            == "409 this copy cannot show where a phrase is"
+        )
         assert not page.evaluate("import('./page/api.js').then(api => api.info())")["explains"]
 
 

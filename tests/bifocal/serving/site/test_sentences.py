@@ -17,7 +17,9 @@ def write_vectorizer(onnx: Path, name: str) -> Path:
     return onnx / "text"
 
 
-@pytest.mark.parametrize("name", ["FisherVectors", "MeanWordVectors", "StaticVectors", "OpenClipText", "MyVectorizer"])
+@pytest.mark.parametrize(
+    "name", ["FisherVectors", "MeanWordVectors", "StaticVectors", "OpenClipText", "MyVectorizer"]
+)
 def test_other_vectorizers(name: str, tmp_path: Path) -> None:
     write_vectorizer(tmp_path, name)
     with pytest.raises(NotInBrowsers, match=f"the vectorizer {name} has no implementation"):
@@ -31,9 +33,14 @@ def test_elmo(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wordnet", "language", "message"),
-    [(WordNet(frozenset(), {}), "english", "lemmas of WordNet"), (None, "german", "stems of the language german")],
+    [
+        (WordNet(frozenset(), {}), "english", "lemmas of WordNet"),
+        (None, "german", "stems of the language german"),
+    ],
 )
-def test_terms_of_other_kinds(wordnet: WordNet | None, language: str, message: str, tmp_path: Path) -> None:
+def test_terms_of_other_kinds(
+    wordnet: WordNet | None, language: str, message: str, tmp_path: Path
+) -> None:
     vectorizer = TFIDF(language=language)
     vectorizer.fit(["hund"], seed=0)
     vectorizer.wordnet = wordnet

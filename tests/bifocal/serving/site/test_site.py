@@ -50,7 +50,9 @@ def page(tab: Page, address: str) -> Page:
 
 def ask(page: Page, **query: Any) -> Any:
     """Return the answer of the page's API to a search."""
-    return page.evaluate(SEARCH, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
+    return page.evaluate(
+        SEARCH, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query
+    )
 
 
 def test_pages_follow_each_other(tab: Page) -> None:
@@ -58,7 +60,11 @@ def test_pages_follow_each_other(tab: Page) -> None:
     pages = [ask(tab, like="test-00030", k=40, offset=offset) for offset in (0, 40, 80)]
     assert [result for part in pages for result in part["results"]][:100] == every["results"]
     last = ask(tab, like="test-00030", k=40, offset=240)
-    assert (len(last["results"]), last["more"], every["more"]) == (13, False, True)  # 256 without three
+    assert (len(last["results"]), last["more"], every["more"]) == (
+        13,
+        False,
+        True,
+    )  # 256 without three
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,10 @@ def test_pages_follow_each_other(tab: Page) -> None:
         ({"text": "a", "where": {"number": 7.5}}, "400 .*does not fit the metadata 'number'"),
         ({"text": "a", "where": {"parity": {"least": 1}}}, "400 .*min and max"),
         ({"text": " "}, "400 a sentence is empty"),
-        ({"text": "zebra"}, "400 the model knows none of the words of 'zebra': use words of its captions"),
+        (
+            {"text": "zebra"},
+            "400 the model knows none of the words of 'zebra': use words of its captions",
+        ),
         ({}, "400 nothing to search by"),
         ({"text": "a", "group": "nothing"}, "400 the collection has no metadata 'nothing'"),
         ({"text": "a", "mode": "hybrid"}, "409 this collection cannot be searched by hybrid"),
@@ -79,30 +88,45 @@ def test_pages_follow_each_other(tab: Page) -> None:
 )
 def test_bad_requests_have_a_reason(tab: Page, query: dict[str, Any], reason: str) -> None:
     script = f"query => ({SEARCH})(query).then(() => 'found', error => `${{error.status}} ${{error.message}}`)"
-    found = tab.evaluate(script, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
+    found = tab.evaluate(
+        script, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query
+    )
     assert re.match(reason, found)
 
 
-def test_the_page_opens_with_the_collection_as_the_service_does(page: Page, served: SearchModel) -> None:
+def test_the_page_opens_with_the_collection_as_the_service_does(
+    page: Page, served: SearchModel
+) -> None:
     expect(page.locator("#status")).to_have_text("254 images.")
     left = [served.index.ids[row] for row in served.newest().tolist()]
     assert ids(page) == left[: len(ids(page))]
     script = "async page => (await import('./page/api.js')).browse(page)"
     found = page.evaluate(script, {"where": {"parity": "odd"}, "k": 100, "offset": 100})
-    assert [item["id"] for item in found["results"]] == [name for name in left if int(name[-1]) % 2][100:200]
+    assert [item["id"] for item in found["results"]] == [
+        name for name in left if int(name[-1]) % 2
+    ][100:200]
     assert (found["items"], found["more"]) == (126, False)
 
 
 def test_the_page_searches_filters_and_links(page: Page, served: SearchModel) -> None:
-    expect(page.locator("#about")).to_contain_text("254 images. Model: run. The model reads English.")
+    expect(page.locator("#about")).to_contain_text(
+        "254 images. Model: run. The model reads English."
+    )
     expect(page.locator("#choose")).to_be_hidden()
     assert not violations(page)
     search(page, QUERIES[0])
-    assert ids(page) == [result["id"] for result in ask(page, text=QUERIES[0], k=60)["results"]][: len(ids(page))]
+    assert (
+        ids(page)
+        == [result["id"] for result in ask(page, text=QUERIES[0], k=60)["results"]][
+            : len(ids(page))
+        ]
+    )
     expect(page.locator(".card img").first).to_have_js_property("naturalWidth", 128)
     assert not violations(page)
     search(page, QUERIES[-1])
-    expect(page.locator("#status")).to_have_text("Nothing like it in this collection. The closest of 254 images:")
+    expect(page.locator("#status")).to_have_text(
+        "Nothing like it in this collection. The closest of 254 images:"
+    )
     expect(page.locator(".card .maybe")).to_have_count(0)  # the status says it once
     search(page, QUERIES[0])
     expect(page.locator("#status")).to_have_text("Best first, of 254 images.")
@@ -157,7 +181,9 @@ def test_a_copy_on_a_disk_says_that_it_needs_a_server(
         assert not violations(page)
 
 
-def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Browser, address: str) -> None:
+def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(
+    browser: Browser, address: str
+) -> None:
     with open_tab(browser, address) as (page, problems):
         page.route("**/vectors.i8", lambda route: route.abort())
         expect(page.locator("#status")).to_have_text("254 images.")  # the page is ready
@@ -171,5 +197,7 @@ def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Brow
         expect(page.locator("#problem")).to_be_empty()
 
 
-def test_input_before_the_scripts_are_loaded_is_kept_and_searched(browser: Browser, address: str) -> None:
+def test_input_before_the_scripts_are_loaded_is_kept_and_searched(
+    browser: Browser, address: str
+) -> None:
     check_input_before_the_scripts(browser, address)

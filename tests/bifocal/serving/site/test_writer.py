@@ -21,7 +21,9 @@ from bifocal.serving.site.writer import SiteReport, quantize_weights, write_site
 from tests.bifocal.serving.site.static_copy import DELETED, REMOVED, required_site_files
 
 
-def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, SearchModel, SiteReport]) -> None:
+def test_the_copy_holds_nothing_of_deleted_images(
+    copied: tuple[Path, SearchModel, SiteReport],
+) -> None:
     copy, served, report = copied
     assert (report.items, report.pictures) == (254, 254)
     (data,) = (copy / "data").iterdir()
@@ -58,12 +60,17 @@ def test_the_size_of_a_copy_of_5000_images(demo: TrainedModel, tmp_path: Path) -
     required_site_files()
     onnx, shipped = demo.directory / ONNX, demo.collection
     identity = ModelIdentity("demo", None, model_hash(onnx))
-    writer = CollectionWriter(tmp_path / "collection", Description(identity, "/", shipped.dimension, None))
+    writer = CollectionWriter(
+        tmp_path / "collection", Description(identity, "/", shipped.dimension, None)
+    )
     vectors = np.asarray(shipped.vectors[:], np.float32)
     ids = [f"image-{number:06d}" for number in range(5000)]
     for number, item_id in enumerate(ids):
         writer.add(Item(item_id, None, "0" * 64, 0, 0), vectors[number % len(vectors)])
-    writer.finish({item_id: shipped.captions(number % len(vectors)) for number, item_id in enumerate(ids)}, None)
+    writer.finish(
+        {item_id: shipped.captions(number % len(vectors)) for number, item_id in enumerate(ids)},
+        None,
+    )
     served = open_search_model(onnx, tmp_path / "collection", None, "demo")
     served.index.bias = np.zeros(5000, np.float32)
     report = write_site(served, onnx, tmp_path / "site")
@@ -98,8 +105,12 @@ def write_graph(file: Path, last: str) -> None:
     shapes = {
         "table": (300, 64), "product": (64, 32), "input": (1, 64, 32), "recurrent": (1, 64, 16),
     }  # fmt: skip
-    weights = {name: RANDOM.normal(size=shape).astype(np.float32) / 4 for name, shape in shapes.items()}
-    weights["layer"] = RANDOM.normal(size=(480, 16)).astype(np.float32) * np.tile(FACTORS, 10)[:, None]
+    weights = {
+        name: RANDOM.normal(size=shape).astype(np.float32) / 4 for name, shape in shapes.items()
+    }
+    weights["layer"] = (
+        RANDOM.normal(size=(480, 16)).astype(np.float32) * np.tile(FACTORS, 10)[:, None]
+    )
     weights["bias"] = np.zeros(480, np.float32)
     if last == "MatMul":
         weights["layer"] = np.ascontiguousarray(weights["layer"].T)
@@ -108,7 +119,9 @@ def write_graph(file: Path, last: str) -> None:
     inputs = [helper.make_tensor_value_info("values", TensorProto.INT64, ["time", "batch"])]
     outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, None)]
     graph = helper.make_graph(nodes, "made", inputs, outputs, tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file
+    )
 
 
 @pytest.mark.parametrize("last", ["Gemm", "MatMul"])

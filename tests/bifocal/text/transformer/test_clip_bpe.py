@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
 
 LENGTH = 12
-SENTENCES = ["", "  Two RED birds,  it's 1234 o'clock!! ", "собака бежит", "犬が走る", "🐕", "xyzzy " * 30]
-SENTENCES += ["café naïve “quoted” don’t\n\tx", "I'll we've A&B #tag 3.14", "straße İstanbul", "<end_of_text> a"]
+SENTENCES = [
+    "",
+    "  Two RED birds,  it's 1234 o'clock!! ",
+    "собака бежит",
+    "犬が走る",
+    "🐕",
+    "xyzzy " * 30,
+]
+SENTENCES += [
+    "café naïve “quoted” don’t\n\tx",
+    "I'll we've A&B #tag 3.14",
+    "straße İstanbul",
+    "<end_of_text> a",
+]
 
 
 @cache

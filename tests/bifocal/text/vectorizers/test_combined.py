@@ -20,7 +20,9 @@ def dense(vectorizer: Vectorizer) -> np.ndarray:
     return collate(vectorizer.format, encoded.values, encoded.indices).values.numpy()
 
 
-@pytest.mark.parametrize("order", [["TFIDF", MEAN], [MEAN, "TFIDF"], [MEAN, MEAN], ["TFIDF", MEAN, "TFIDF"]])
+@pytest.mark.parametrize(
+    "order", [["TFIDF", MEAN], [MEAN, "TFIDF"], [MEAN, MEAN], ["TFIDF", MEAN, "TFIDF"]]
+)
 def test_values_are_those_of_the_parts_in_their_order(order: list[object]) -> None:
     expected = np.concatenate([dense(build(PACKAGE, ref)) for ref in order], axis=1)
     vectorizer = Concatenated([build(PACKAGE, ref) for ref in order])
@@ -42,7 +44,9 @@ def test_files_of_a_killed_save_are_replaced(tmp_path: Path) -> None:
 
 
 def test_parts_without_one_vector_per_caption_are_refused() -> None:
-    with pytest.raises(ValueError, match="Word2Vec gives tokens, and Concatenated needs one vector per caption"):
+    with pytest.raises(
+        ValueError, match="Word2Vec gives tokens, and Concatenated needs one vector per caption"
+    ):
         Concatenated([TFIDF(), Word2Vec(dim=3, min_count=1, epochs=1)]).fit(CAPTIONS, seed=0)
     with pytest.raises(ValueError, match="Concatenated has 1 vectorizers: give two or more"):
         Concatenated([MeanWordVectors()]).fit(CAPTIONS, seed=0)

@@ -37,11 +37,17 @@ def bert(weights: dict[str, Tensor], ids: list[int]) -> Tensor:
         scaled = centered / (centered.square().mean(dim=1, keepdim=True) + 1e-12).sqrt()
         return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    embeddings = [w[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position", "token_type")]
-    x = norm("embeddings.LayerNorm", embeddings[0][ids] + embeddings[1][: len(ids)] + embeddings[2][0])
+    embeddings = [
+        w[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position", "token_type")
+    ]
+    x = norm(
+        "embeddings.LayerNorm", embeddings[0][ids] + embeddings[1][: len(ids)] + embeddings[2][0]
+    )
     for layer in range(2):
         place = f"encoder.layer.{layer}"
-        q, k, v = (linear(f"{place}.attention.self.{kind}", x) for kind in ("query", "key", "value"))
+        q, k, v = (
+            linear(f"{place}.attention.self.{kind}", x) for kind in ("query", "key", "value")
+        )
         heads = []
         for head in torch.arange(DIM).chunk(HEADS):
             attention = torch.softmax(q[:, head] @ k[:, head].T / math.sqrt(len(head)), dim=1)
@@ -59,7 +65,12 @@ def reference(folder: Path, sentence: str, pooling: str = "mean") -> np.ndarray:
     vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     words = [vocabulary.get(word, vocabulary["[UNK]"]) for word in sentence.lower().split()][:22]
     states = bert(load_file(folder / "model.safetensors"), [2, *words, 3])
-    pooled = {"mean": states.mean(dim=0), "cls": states[0], "max": states.max(dim=0).values, "last": states[-1]}
+    pooled = {
+        "mean": states.mean(dim=0),
+        "cls": states[0],
+        "max": states.max(dim=0).values,
+        "last": states[-1],
+    }
     pooled["sqrt"] = states.sum(dim=0) / math.sqrt(len(states))
     return pooled[pooling].numpy()
 
@@ -75,7 +86,12 @@ def test_vectors_are_normalized_means_of_the_last_states(folder: Path) -> None:
     for sentence, vector in zip(SENTENCES, encoded.values, strict=True):
         expected = reference(folder, sentence)
         np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=2e-6)
-    assert encoded.counts == {"tokens": 33, "unknown_tokens": 1, "empty_captions": 1, "truncated_captions": 1}
+    assert encoded.counts == {
+        "tokens": 33,
+        "unknown_tokens": 1,
+        "empty_captions": 1,
+        "truncated_captions": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -97,8 +113,14 @@ def test_other_poolings_and_a_dense_layer(
     (copy / "modules.json").write_text(json.dumps(entries))
     weight, bias = torch.randn(3, DIM * len(poolings)), torch.randn(3)
     (copy / "2_Dense").mkdir()
-    save_file({"linear.weight": weight, "linear.bias": bias}, copy / "2_Dense" / "model.safetensors")
-    dense = {"in_features": weight.shape[1], "out_features": 3, "activation_function": "torch.nn.modules.Tanh"}
+    save_file(
+        {"linear.weight": weight, "linear.bias": bias}, copy / "2_Dense" / "model.safetensors"
+    )
+    dense = {
+        "in_features": weight.shape[1],
+        "out_features": 3,
+        "activation_function": "torch.nn.modules.Tanh",
+    }
     (copy / "2_Dense" / "config.json").write_text(json.dumps(dense))
     vectorizer = fit(copy)
     assert vectorizer.format.dim == 3
@@ -117,7 +139,9 @@ def test_a_folder_without_modules_has_the_mean_of_its_tokens(folder: Path, tmp_p
 
 def test_half_precision_weights_give_float32_vectors(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
-    weights = {name: tensor.half() for name, tensor in load_file(folder / "model.safetensors").items()}
+    weights = {
+        name: tensor.half() for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
     (vector,) = fit(copy).transform(SENTENCES[:1]).values
     expected = reference(copy, SENTENCES[0])
@@ -129,14 +153,21 @@ def test_half_precision_weights_give_float32_vectors(folder: Path, tmp_path: Pat
 def test_missing_file_is_named(folder: Path, tmp_path: Path, name: str) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
     (copy / name).unlink()
-    with pytest.raises(FileNotFoundError, match=r"copy has no .*: expected the folder of a transformer with config"):
+    with pytest.raises(
+        FileNotFoundError, match=r"copy has no .*: expected the folder of a transformer with config"
+    ):
         fit(copy)
 
 
 def test_unknown_module_is_named(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
-    (copy / "modules.json").write_text(json.dumps([{"path": "3_CNN", "type": "sentence_transformers.models.CNN"}]))
-    with pytest.raises(ValueError, match="has a module 'CNN'; supported are Transformer, Pooling, Dense and Normalize"):
+    (copy / "modules.json").write_text(
+        json.dumps([{"path": "3_CNN", "type": "sentence_transformers.models.CNN"}])
+    )
+    with pytest.raises(
+        ValueError,
+        match="has a module 'CNN'; supported are Transformer, Pooling, Dense and Normalize",
+    ):
         fit(copy)
 
 
@@ -149,7 +180,8 @@ def test_downloaded_files_are_those_of_a_folder(folder: Path, tmp_path: Path) ->
         with pytest.raises(FileNotFoundError, match=missing):
             SentenceVectors(model="a/c").fit([], seed=0)
     np.testing.assert_array_equal(
-        vectorizer.transform(SENTENCES[:1]).values[0], fit(folder).transform(SENTENCES[:1]).values[0]
+        vectorizer.transform(SENTENCES[:1]).values[0],
+        fit(folder).transform(SENTENCES[:1]).values[0],
     )
 
 
@@ -171,14 +203,18 @@ def test_states_are_those_of_the_layers(folder_of_words: Path, layers: tuple[int
     for ids, row in zip([[4, 5, 6], [5], []], encoded.values, strict=True):
         with torch.inference_mode():
             states = network(torch.tensor([[2, *ids, 3]]), output_hidden_states=True).hidden_states
-        expected = np.stack([states[layer][0, 1 : 1 + max(len(ids), 1)].numpy() for layer in layers])
+        expected = np.stack(
+            [states[layer][0, 1 : 1 + max(len(ids), 1)].numpy() for layer in layers]
+        )
         assert row.dtype == np.float16
         np.testing.assert_allclose(row, expected.ravel(), atol=2e-3)
     assert encoded.counts["tokens"] == 4
 
 
 def test_missing_layer_is_named(folder_of_words: Path) -> None:
-    with pytest.raises(ValueError, match="the transformer has no layer 3: give numbers from -3 to 2"):
+    with pytest.raises(
+        ValueError, match="the transformer has no layer 3: give numbers from -3 to 2"
+    ):
         TransformerTokens(layers=(3,), path=folder_of_words).fit([], seed=0)
 
 

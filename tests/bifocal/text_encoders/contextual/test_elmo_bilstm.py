@@ -11,9 +11,13 @@ LENGTHS = torch.tensor([4, 1, 3])
 
 
 @pytest.mark.parametrize("fully_connected", [1, 2])
-def test_outputs_are_those_of_a_bidirectional_lstm_and_of_the_mappings(fully_connected: int) -> None:
+def test_outputs_are_those_of_a_bidirectional_lstm_and_of_the_mappings(
+    fully_connected: int,
+) -> None:
     torch.manual_seed(0)
-    encoder = ElmoBiLSTMEncoder(input_dim=6, dim=5, layers=2, units=4, fully_connected=fully_connected).double()
+    encoder = ElmoBiLSTMEncoder(
+        input_dim=6, dim=5, layers=2, units=4, fully_connected=fully_connected
+    ).double()
     reference = nn.LSTM(3, 4, batch_first=True, bidirectional=True).double()
     for name, weight in encoder.forwards.named_parameters():
         getattr(reference, name).data.copy_(weight)
@@ -23,7 +27,9 @@ def test_outputs_are_those_of_a_bidirectional_lstm_and_of_the_mappings(fully_con
     sentences, words = encoder(values, LENGTHS), encoder.encode_words(values, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         outputs, (last, _) = reference(values[row, 0, None, :length, :3])
-        torch.testing.assert_close(words[row, :length], mapped(encoder.word_layers, outputs[0], fully_connected))
+        torch.testing.assert_close(
+            words[row, :length], mapped(encoder.word_layers, outputs[0], fully_connected)
+        )
         assert not words[row, length:].any()
         expected = mapped(encoder.sentence_layers, last.flatten()[None], fully_connected)[0]
         torch.testing.assert_close(sentences[row], expected)

@@ -48,20 +48,28 @@ def states(text: Path, ids: list[int]) -> Tensor:
     return network.eval()(torch.tensor([ids])).last_hidden_state[0].detach()
 
 
-@pytest.mark.parametrize("train", [AllLayers(), LastLayers(1), LoRA(rank=2)], ids=lambda train: type(train).__name__)
+@pytest.mark.parametrize(
+    "train", [AllLayers(), LastLayers(1), LoRA(rank=2)], ids=lambda train: type(train).__name__
+)
 @pytest.mark.parametrize("pooling", ["mean_tokens", "max_tokens", "cls_token"])
-def test_training_starts_from_the_published_network(text: Path, train: Tuning, pooling: Any) -> None:
+def test_training_starts_from_the_published_network(
+    text: Path, train: Tuning, pooling: Any
+) -> None:
     encoder = new_encoder(text, train, pooling=pooling).eval()
     values, lengths = inputs()
     embeddings = encoder(values, lengths)
     weight, bias = encoder.projection.weight.double(), encoder.projection.bias.double()
     for row, length in enumerate(lengths.tolist()):
         last = states(text, values[row, :length].tolist())
-        pooled = {"mean_tokens": last.sum(dim=0) / length, "max_tokens": last.amax(dim=0), "cls_token": last[0]}[
-            pooling
-        ]
+        pooled = {
+            "mean_tokens": last.sum(dim=0) / length,
+            "max_tokens": last.amax(dim=0),
+            "cls_token": last[0],
+        }[pooling]
         vector = weight @ pooled + bias
-        torch.testing.assert_close(embeddings[row].double(), vector / vector.norm(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            embeddings[row].double(), vector / vector.norm(), atol=1e-5, rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +81,9 @@ def test_training_starts_from_the_published_network(text: Path, train: Tuning, p
         (LoRA(rank=3), (".query.a", ".query.b", ".value.a", ".value.b")),
     ],
 )
-def test_other_weights_stay_whatever_a_phase_thaws(text: Path, train: Tuning, trained: tuple[str, ...]) -> None:
+def test_other_weights_stay_whatever_a_phase_thaws(
+    text: Path, train: Tuning, trained: tuple[str, ...]
+) -> None:
     encoder = new_encoder(text, train)
     start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     parameters = list(encoder.parameters())
@@ -84,7 +94,9 @@ def test_other_weights_stay_whatever_a_phase_thaws(text: Path, train: Tuning, tr
         embeddings = encoder(*inputs())
         (embeddings * torch.linspace(-1, 1, 12).view(3, 4)).sum().backward()
         optimizer.step()
-        changed = {name for name, tensor in encoder.state_dict().items() if not tensor.equal(start[name])}
+        changed = {
+            name for name, tensor in encoder.state_dict().items() if not tensor.equal(start[name])
+        }
         expected = {name for name in start if name.startswith("projection.")}
         if epoch:
             expected |= {name for name in start if any(part in name for part in trained)}
@@ -116,7 +128,11 @@ def test_lora_adds_a_change_of_low_rank_that_merges(text: Path) -> None:
 
 @pytest.mark.parametrize(
     ("train", "message"),
-    [(LastLayers(4), "layers is 4: the transformer has 3"), (LastLayers(-1), "layers is -1"), (LoRA(0), "rank is 0")],
+    [
+        (LastLayers(4), "layers is 4: the transformer has 3"),
+        (LastLayers(-1), "layers is -1"),
+        (LoRA(0), "rank is 0"),
+    ],
 )
 def test_tuning_that_does_not_fit_is_refused(text: Path, train: Tuning, message: str) -> None:
     with pytest.raises(ValueError, match=message):

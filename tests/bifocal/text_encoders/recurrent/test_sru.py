@@ -64,8 +64,12 @@ def encoder() -> SRUEncoder:
 def test_sru_equals_equations_for_any_length_and_padding(encoder: SRUEncoder) -> None:
     lengths = torch.tensor([2, 5, 1, 5, 3])
     values = torch.randn(5, 7, 3, dtype=torch.float64)
-    expected = [encoder_loop(encoder, row[:n].tolist()) for row, n in zip(values, lengths, strict=True)]
-    torch.testing.assert_close(encoder(values, lengths), torch.tensor(expected, dtype=torch.float64))
+    expected = [
+        encoder_loop(encoder, row[:n].tolist()) for row, n in zip(values, lengths, strict=True)
+    ]
+    torch.testing.assert_close(
+        encoder(values, lengths), torch.tensor(expected, dtype=torch.float64)
+    )
 
 
 def test_padding_receives_no_gradient(encoder: SRUEncoder) -> None:
@@ -78,7 +82,9 @@ def test_padding_receives_no_gradient(encoder: SRUEncoder) -> None:
 
 @pytest.mark.parametrize("input_dim", [3, 4])
 @pytest.mark.parametrize("dropout", [False, True])
-def test_sru_layer_with_masks_equals_equations_and_passes_gradcheck(input_dim: int, dropout: bool) -> None:
+def test_sru_layer_with_masks_equals_equations_and_passes_gradcheck(
+    input_dim: int, dropout: bool
+) -> None:
     torch.manual_seed(1)
     dim, sizes = 4, [3, 3, 2, 1]
 
@@ -97,14 +103,18 @@ def test_sru_layer_with_masks_equals_equations_and_passes_gradcheck(input_dim: i
     output = SRULayerFunction.apply(x, weight, bias, *masks, sizes)
     starts = [0, 3, 6, 8]
     for sentence in range(sizes[0]):
-        rows = [start + sentence for start, size in zip(starts, sizes, strict=True) if sentence < size]
+        rows = [
+            start + sentence for start, size in zip(starts, sizes, strict=True) if sentence < size
+        ]
         mask_values = [
             [1.0] * width if m is None else m[sentence].tolist()
             for m, width in zip(masks, (input_dim, dim), strict=True)
         ]
         expected = layer_loop(x[rows].tolist(), weight.tolist(), bias.tolist(), *mask_values)
         torch.testing.assert_close(output[rows], torch.tensor(expected, dtype=torch.float64))
-    assert torch.autograd.gradcheck(lambda *tensors: SRULayerFunction.apply(*tensors, *masks, sizes), (x, weight, bias))
+    assert torch.autograd.gradcheck(
+        lambda *tensors: SRULayerFunction.apply(*tensors, *masks, sizes), (x, weight, bias)
+    )
 
 
 def test_output_dropout_uses_one_mask_per_sentence() -> None:

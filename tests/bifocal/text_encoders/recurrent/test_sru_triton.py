@@ -34,5 +34,7 @@ for columns in (3, 4):
 def test_triton_kernels_equal_torch_recurrence() -> None:
     pytest.importorskip("triton", reason="Triton is not installed; its kernels run on GPUs only")
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    result = subprocess.run([sys.executable, "-c", COMPARE], capture_output=True, text=True, env=environment)
+    result = subprocess.run(
+        [sys.executable, "-c", COMPARE], capture_output=True, text=True, env=environment
+    )
     assert result.returncode == 0, result.stderr

@@ -20,7 +20,12 @@ from bifocal.training.validators import phrase_recall
 def new_model(pairs: PhraseBoxPairs) -> Any:
     torch.manual_seed(0)
     return build_model(
-        {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 8,
+            "image_encoder": "LinearEncoder",
+            "text_encoder": "BagOfWordsEncoder",
+        },
         feature_dim=12,
         text_dim=pairs.vectorizer.vectorize(["a"]).values.shape[1],
         text_format="sparse",
@@ -31,8 +36,12 @@ def rows_of(pairs: torch.Tensor) -> set[tuple[int, ...]]:
     return {tuple(row) for row in pairs.tolist()}
 
 
-def test_phrase_boxes_hold_each_pair_once_with_neighbors_in_both_views(phrase_boxes: PhraseBoxPairs) -> None:
-    sampler = PhraseBoxes(batch_size=8, boxes_per_phrase=99).sampler(phrase_boxes, new_model(phrase_boxes), seed=1)
+def test_phrase_boxes_hold_each_pair_once_with_neighbors_in_both_views(
+    phrase_boxes: PhraseBoxPairs,
+) -> None:
+    sampler = PhraseBoxes(batch_size=8, boxes_per_phrase=99).sampler(
+        phrase_boxes, new_model(phrase_boxes), seed=1
+    )
     positives, seen = rows_of(phrase_boxes.positives), []
     epoch = sampler(0)
     for rows in epoch:
@@ -46,13 +55,17 @@ def test_phrase_boxes_hold_each_pair_once_with_neighbors_in_both_views(phrase_bo
 
 
 def test_phrase_boxes_limit_the_boxes_of_a_frequent_phrase(phrase_boxes: PhraseBoxPairs) -> None:
-    sampler = PhraseBoxes(batch_size=1000, boxes_per_phrase=3).sampler(phrase_boxes, new_model(phrase_boxes), seed=1)
+    sampler = PhraseBoxes(batch_size=1000, boxes_per_phrase=3).sampler(
+        phrase_boxes, new_model(phrase_boxes), seed=1
+    )
     for epoch in range(3):
         (rows,) = sampler(epoch)
         assert rows_of(rows) == rows_of(phrase_boxes.resampled(3))
 
 
-def test_phrase_boxes_with_hard_negatives_localize_more_phrases(phrase_boxes: PhraseBoxPairs, tmp_path: Path) -> None:
+def test_phrase_boxes_with_hard_negatives_localize_more_phrases(
+    phrase_boxes: PhraseBoxPairs, tmp_path: Path
+) -> None:
     model = new_model(phrase_boxes)
 
     def train(name: str, epochs: int, batches: PhraseBoxes, seed: int, structure: float) -> float:
@@ -98,10 +111,18 @@ def test_hard_boxes_are_recorded_once(phrase_boxes: PhraseBoxPairs, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"negatives_per_phrase": 9, "max_negatives": 5}, "negatives_per_phrase is 9: expected 0 to 5"),
+        (
+            {"negatives_per_phrase": 9, "max_negatives": 5},
+            "negatives_per_phrase is 9: expected 0 to 5",
+        ),
         ({"boxes_per_phrase": 0}, "boxes_per_phrase is 0: expected 1 or more"),
-        ({"max_negatives": 20}, "no negatives are mined: set negatives_per_phrase, or leave max_negatives out"),
+        (
+            {"max_negatives": 20},
+            "no negatives are mined: set negatives_per_phrase, or leave max_negatives out",
+        ),
     ],
 )
-def test_phrase_boxes_explain_contradictory_arguments(arguments: dict[str, int], message: str) -> None:
+def test_phrase_boxes_explain_contradictory_arguments(
+    arguments: dict[str, int], message: str
+) -> None:
     assert message in " ".join(PhraseBoxes.conflicts(arguments))

@@ -16,7 +16,13 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import LinearEncoder as TextLinear
-from bifocal.training.initialization.cca import Moments, PairedBlock, caption_blocks, cca_projections, fit_cca
+from bifocal.training.initialization.cca import (
+    Moments,
+    PairedBlock,
+    caption_blocks,
+    cca_projections,
+    fit_cca,
+)
 
 
 def views(seed: int = 0, count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
@@ -31,7 +37,9 @@ def views(seed: int = 0, count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
 
 def moments(x: torch.Tensor, y: torch.Tensor) -> Moments:
     a, b = x - x.mean(dim=0), y - y.mean(dim=0)
-    return Moments(x.mean(dim=0), y.mean(dim=0), a.T @ a / len(x), b.T @ b / len(x), a.T @ b / len(x))
+    return Moments(
+        x.mean(dim=0), y.mean(dim=0), a.T @ a / len(x), b.T @ b / len(x), a.T @ b / len(x)
+    )
 
 
 def test_cca_has_the_correlations_of_scikit_learn() -> None:
@@ -65,19 +73,28 @@ def root_inverse(covariance: torch.Tensor) -> torch.Tensor:
 def test_projections_are_those_of_gong_by_symmetric_roots_and_svd(swapped: bool) -> None:
     x, y = reversed(views()) if swapped else views()
     m = moments(x, y)
-    xx, yy = (part + 0.1 * part.diagonal().mean() * torch.eye(len(part)).double() for part in (m.xx, m.yy))
+    xx, yy = (
+        part + 0.1 * part.diagonal().mean() * torch.eye(len(part)).double() for part in (m.xx, m.yy)
+    )
     u, s, v = torch.linalg.svd(root_inverse(xx) @ m.xy @ root_inverse(yy), full_matrices=False)
     a, b = cca_projections(m, 4, regularization=0.1, power=2.0)
     for projection, root, side in ((a, root_inverse(xx), u), (b, root_inverse(yy), v.T)):
         expected = (s[:4] ** 2 * (root @ side[:, :4])).T
-        torch.testing.assert_close(projection * torch.sign(projection[:, :1] * expected[:, :1]), expected)
+        torch.testing.assert_close(
+            projection * torch.sign(projection[:, :1] * expected[:, :1]), expected
+        )
     assert bool((a[:, 0] * b[:, 0]).isfinite().all())
 
 
 def test_directions_without_correlation_are_0() -> None:
     x, y = views()
-    y = torch.stack([y[:, 0], 1 + torch.randn(len(y), generator=torch.Generator().manual_seed(2)).double()], dim=1)
-    m = moments(x, y)._replace(xy=torch.stack([moments(x, y).xy[:, 0], torch.zeros(6).double()], dim=1))
+    y = torch.stack(
+        [y[:, 0], 1 + torch.randn(len(y), generator=torch.Generator().manual_seed(2)).double()],
+        dim=1,
+    )
+    m = moments(x, y)._replace(
+        xy=torch.stack([moments(x, y).xy[:, 0], torch.zeros(6).double()], dim=1)
+    )
     m = m._replace(yy=torch.diag(m.yy.diagonal()))
     a, b = cca_projections(m, 2, regularization=0.1, power=0.0)
     assert float(a[0].norm()) > 0
@@ -88,8 +105,13 @@ def test_directions_without_correlation_are_0() -> None:
 
 def test_singular_covariances_need_a_regularization() -> None:
     x, y = views(count=4)
-    with pytest.raises(ValueError, match=r"regularization is 0\.0, but a covariance is singular.*Set a regularization"):
-        cca_projections(moments(torch.cat([x, torch.ones(4, 1).double()], dim=1), y), 3, regularization=0.0)
+    with pytest.raises(
+        ValueError,
+        match=r"regularization is 0\.0, but a covariance is singular.*Set a regularization",
+    ):
+        cca_projections(
+            moments(torch.cat([x, torch.ones(4, 1).double()], dim=1), y), 3, regularization=0.0
+        )
     a, b = cca_projections(moments(x, y), 3, regularization=1e-4)
     assert bool(a.isfinite().all() and b.isfinite().all())
 
@@ -104,7 +126,9 @@ def test_fitted_model_has_the_projections_of_all_pairs() -> None:
 
     def block(images: torch.Tensor) -> PairedBlock:
         texts = [row for row in range(len(y)) if int(image[row]) in images.tolist()]
-        return PairedBlock(x[images], y[texts], torch.tensor([images.tolist().index(int(image[t])) for t in texts]))
+        return PairedBlock(
+            x[images], y[texts], torch.tensor([images.tolist().index(int(image[t])) for t in texts])
+        )
 
     metrics = fit_cca(model, (block(images) for images in chosen), regularization=1e-3)
     a, b = cca_projections(moments(x[image], y), 3, regularization=1e-3, power=4.0)
@@ -123,7 +147,9 @@ def test_standardized_images_are_those_of_the_pairs() -> None:
     x, y = views()
     x = 3 + x * torch.linspace(0.1, 5, x.shape[1]).double()
     image = torch.arange(len(y)) % len(x)
-    model = TwoBranchModel(ImageLinear(6, 3, standardize=True), TextLinear(5, 3), text_format="vectors").eval()
+    model = TwoBranchModel(
+        ImageLinear(6, 3, standardize=True), TextLinear(5, 3), text_format="vectors"
+    ).eval()
     fit_cca(model, [PairedBlock(x, y, image)], regularization=0.5)
     paired = x[image]
     deviation = (paired.var(dim=0, unbiased=False) + model.image_encoder.standardize.eps).sqrt()
@@ -138,21 +164,36 @@ def test_a_model_may_have_more_dimensions_than_texts() -> None:
     x, y = views()
     block, scores = PairedBlock(x, y, torch.arange(len(y))), []
     for dim in (5, 9):  # few captions have few words
-        model = TwoBranchModel(ImageLinear(6, dim), TextLinear(5, dim), text_format="vectors").eval()
+        model = TwoBranchModel(
+            ImageLinear(6, dim), TextLinear(5, dim), text_format="vectors"
+        ).eval()
         fit_cca(model, [block], regularization=0.5)
-        images = model.image_encoder(x.float().unsqueeze(1), torch.ones(len(x), 1, dtype=torch.bool))
-        scores.append(images @ model.text_encoder(y.float(), torch.ones(len(y), dtype=torch.int64)).T)
+        images = model.image_encoder(
+            x.float().unsqueeze(1), torch.ones(len(x), 1, dtype=torch.bool)
+        )
+        scores.append(
+            images @ model.text_encoder(y.float(), torch.ones(len(y), dtype=torch.int64)).T
+        )
     torch.testing.assert_close(scores[1], scores[0], rtol=1e-3, atol=1e-4)
 
 
-def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
+def test_fitted_cca_retrieves_captions(
+    pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path
+) -> None:
     tables, features, _ = stores
     vectorizer = MeanWordVectors(dim=12)
     vectorizer.fit(tables.captions["text"].tolist(), seed=0)
-    write_text(tmp_path, vectorizer, tables.captions["caption_id"].tolist(), tables.captions["text"].tolist())
+    write_text(
+        tmp_path,
+        vectorizer,
+        tables.captions["caption_id"].tolist(),
+        tables.captions["text"].tolist(),
+    )
     mean_words = ImageCaptionPairs(tables, features, TextStore(tmp_path))
     model = TwoBranchModel(ImageLinear(features.dim, 8), TextLinear(12, 8), text_format="vectors")
     metrics = fit_cca(model, caption_blocks(mean_words))
     assert metrics["pairs"] == len(mean_words)
-    report = summarize(retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,))
+    report = summarize(
+        retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,)
+    )
     assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5

@@ -13,7 +13,13 @@ from bifocal.training.initialization import CCA, ClassSentences, class_sentences
 from bifocal.training.members import train_members
 from bifocal.training.validators import Recall
 from tests.bifocal.pointing_heads import DEFINITIONS, NAMES
-from tests.bifocal.training.initialization.three_classes import CAPTIONS, METADATA, OTHER, WIDTH, build
+from tests.bifocal.training.initialization.three_classes import (
+    CAPTIONS,
+    METADATA,
+    OTHER,
+    WIDTH,
+    build,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +42,23 @@ def test_scores_are_the_equation(tmp_path: Path) -> None:
 
     vectors = []
     for names, definition in zip(NAMES, DEFINITIONS, strict=True):
-        summed = unit([sum(values) for values in zip(*(sentence(name) for name in names), strict=True)])
+        summed = unit(
+            [sum(values) for values in zip(*(sentence(name) for name in names), strict=True)]
+        )
         vectors.append(unit([a + b for a, b in zip(summed, sentence(definition), strict=True)]))
     center = [sum(vector[d] for vector in vectors) / 3 for d in range(WIDTH)]
     roots = world.features[:, OTHER:].tolist()
     means = [sum(row[k] for row in roots[:3]) / 3 for k in range(3)]
     expected = []
     for row in roots:
-        image = [sum((row[k] - means[k]) * (vectors[k][d] - center[d]) for k in range(3)) for d in range(WIDTH)]
+        image = [
+            sum((row[k] - means[k]) * (vectors[k][d] - center[d]) for k in range(3))
+            for d in range(WIDTH)
+        ]
         texts = [sentence(caption) for caption in CAPTIONS]
-        expected.append([sum(a * b for a, b in zip(unit(image), text, strict=True)) for text in texts])
+        expected.append(
+            [sum(a * b for a, b in zip(unit(image), text, strict=True)) for text in texts]
+        )
     model = world.model.eval()
     with torch.inference_mode():
         images = model.embed_images(world.inputs.features.gather([0, 1, 2, 3]))
@@ -58,7 +71,9 @@ def test_the_member_is_left_out_unless_it_raises_the_recall_of_val(
     tmp_path: Path, recalls: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, values = build(tmp_path), iter([*recalls, recalls[1]])
-    monkeypatch.setattr(Recall, "prepare", lambda self, inputs: lambda model: {"recall_sum": next(values)})
+    monkeypatch.setattr(
+        Recall, "prepare", lambda self, inputs: lambda model: {"recall_sum": next(values)}
+    )
     trained = train_members(
         lambda seed: new_model(world.reference, world.inputs),
         list,
@@ -82,10 +97,15 @@ def test_the_member_is_left_out_unless_it_raises_the_recall_of_val(
             "extractor Grid, .* expected PooledLayers",
         ),
         ({"metadata": {**METADATA, "classes": False}}, "classes False"),
-        ({"metadata": {**METADATA, "backbone": "resnet18"}}, "1000 classes: expected .* the 3 classes"),
+        (
+            {"metadata": {**METADATA, "backbone": "resnet18"}},
+            "1000 classes: expected .* the 3 classes",
+        ),
     ],
 )
-def test_inputs_without_classes_or_sentences_are_errors(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_inputs_without_classes_or_sentences_are_errors(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     world = build(tmp_path, **change)
     with pytest.raises(ValueError, match=message):
         ClassSentences().apply(world.model, world.inputs, seed=0)

@@ -45,7 +45,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
     ids = [f"{name}{number}" for number in range(6) for name in COLORS]
     for image_id in ids:
         noise = random.integers(0, 60, (32, 32, 3))
-        pixels = np.clip(np.array(COLORS[image_id.rstrip("012345")]) * 0.7 + noise, 0, 255).astype(np.uint8)
+        pixels = np.clip(np.array(COLORS[image_id.rstrip("012345")]) * 0.7 + noise, 0, 255).astype(
+            np.uint8
+        )
         Image.fromarray(pixels).save(root / f"{image_id}.png")
     splits = ["train"] * 16 + ["val"] * 8
     files = {"image_id": ids, "path": [f"{image_id}.png" for image_id in ids], "split": splits}
@@ -55,7 +57,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
     dataset = Dataset(images, captions, pd.DataFrame({"image_id": []}), root)
     torch.manual_seed(0)
     extractor = OpenClip(tag=None, model_arguments=SMALL)
-    state = {name: tensor.contiguous() for name, tensor in extractor.backbone.network.state_dict().items()}
+    state = {
+        name: tensor.contiguous()
+        for name, tensor in extractor.backbone.network.state_dict().items()
+    }
     save_file(state, root / "clip.safetensors")
     digest, _ = FromFile(root / "clip.safetensors").load(extractor.backbone)
     features, text = root / "features", root / "text"
@@ -74,7 +79,10 @@ def heads(inputs: TrainingInputs) -> Model:
     torch.manual_seed(1)
     parts = {"image_encoder": "ResidualHead", "text_encoder": "ResidualHead"}
     return build_model(
-        {"name": "TwoBranchModel", "dim": DIM, **parts}, feature_dim=DIM, text_dim=DIM, text_format="vectors"
+        {"name": "TwoBranchModel", "dim": DIM, **parts},
+        feature_dim=DIM,
+        text_dim=DIM,
+        text_format="vectors",
     )
 
 
@@ -83,10 +91,15 @@ def zero_shot_scores(inputs: TrainingInputs) -> torch.Tensor:
     FromFile(inputs.dataset.image_root / "clip.safetensors").load(extractor.backbone)
     val = inputs.dataset.split("val")
     images = torch.stack(
-        [extractor.preprocess(Image.open(val.image_path(image_id))) for image_id in val.images["image_id"]]
+        [
+            extractor.preprocess(Image.open(val.image_path(image_id)))
+            for image_id in val.images["image_id"]
+        ]
     )
     vectors = normalize(extractor.backbone.project(images), dim=1)
-    return vectors @ normalize(extractor.backbone.embed_sentences(list(val.captions["text"])), dim=1).T
+    return (
+        vectors @ normalize(extractor.backbone.embed_sentences(list(val.captions["text"])), dim=1).T
+    )
 
 
 @torch.no_grad()
@@ -116,7 +129,9 @@ def test_blend_is_the_best_on_val_and_0_without_a_clear_gain(inputs: TrainingInp
     assert choose_blend(torch.nn.Linear(1, 1), inputs) == {}
     model, validate = heads(inputs), Recall().prepare(inputs)
     floor = validate(model)["recall_sum"]
-    assert choose_blend(model, inputs)["blend"] == 0  # the heads change nothing, so the smallest weight is enough
+    assert (
+        choose_blend(model, inputs)["blend"] == 0
+    )  # the heads change nothing, so the smallest weight is enough
     for seed in range(4):
         torch.manual_seed(seed)
         for head in (model.image_encoder.head, model.text_encoder.head):
@@ -138,7 +153,9 @@ def test_the_interval_decides_about_the_heads(
     model = heads(inputs)
     monkeypatch.setattr(members, "recall_sum_gain", lambda *arguments, **options: gains)
     monkeypatch.setattr(
-        members, "recall_metrics", lambda ranks: {"recall_sum": 9.0 if model.image_encoder.head.blend == 0.4 else 3.0}
+        members,
+        "recall_metrics",
+        lambda ranks: {"recall_sum": 9.0 if model.image_encoder.head.blend == 0.4 else 3.0},
     )
     assert choose_blend(model, inputs)["blend"] == pytest.approx(kept)
     assert float(model.text_encoder.head.blend) == pytest.approx(kept)
@@ -149,11 +166,16 @@ def test_other_inputs_have_no_zero_shot_model(inputs: TrainingInputs, tmp_path: 
     with FeatureWriter(tmp_path, regions=1, dim=DIM, metadata=metadata) as writer:
         writer.add("a", np.ones((1, DIM), np.float32), None, None)
     others = TrainingInputs(inputs.dataset, FeatureStore(tmp_path), inputs.text, inputs.vectorizer)
-    with pytest.raises(ValueError, match="the image tower and the text tower have different weights"):
+    with pytest.raises(
+        ValueError, match="the image tower and the text tower have different weights"
+    ):
         ZeroShot().apply(heads(inputs), others, seed=0)
     parts = {"image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
     linear = build_model(
-        {"name": "TwoBranchModel", "dim": DIM, **parts}, feature_dim=DIM, text_dim=DIM, text_format="vectors"
+        {"name": "TwoBranchModel", "dim": DIM, **parts},
+        feature_dim=DIM,
+        text_dim=DIM,
+        text_format="vectors",
     )
     with pytest.raises(ValueError, match="LinearEncoder changes the vectors: use ResidualHead"):
         ZeroShot().apply(linear, inputs, seed=0)

@@ -32,16 +32,24 @@ class World:
 
 
 def build(
-    folder: Path, metadata: dict[str, Any] = METADATA, dim: int = 9, standardize: bool = True, sentences: bool = True
+    folder: Path,
+    metadata: dict[str, Any] = METADATA,
+    dim: int = 9,
+    standardize: bool = True,
+    sentences: bool = True,
 ) -> World:
     """Return the inputs of three training images and another one, and an untrained model."""
     features = np.random.default_rng(0).random((4, OTHER + len(NAMES))).astype(np.float16)
     (folder / "features").mkdir()
-    with FeatureWriter(folder / "features", regions=1, dim=features.shape[1], metadata=metadata) as writer:
+    with FeatureWriter(
+        folder / "features", regions=1, dim=features.shape[1], metadata=metadata
+    ) as writer:
         for number, row in enumerate(features):
             writer.add(str(number), row[None].astype(np.float32))
     texts = [*CAPTIONS, *DEFINITIONS, *(name for names in NAMES for name in names)]
-    sentence_encoder = SentenceVectors(path=write_tiny_transformer(texts, dim=WIDTH, folder=folder / "encoder"))
+    sentence_encoder = SentenceVectors(
+        path=write_tiny_transformer(texts, dim=WIDTH, folder=folder / "encoder")
+    )
     vectorizer: Vectorizer = Concatenated([TFIDF(), sentence_encoder]) if sentences else TFIDF()
     vectorizer.fit(CAPTIONS, seed=0)
     (folder / "text").mkdir()
@@ -57,5 +65,12 @@ def build(
         load_vectorizer(folder / "text"),
     )
     encoder = {"name": "LinearEncoder", "standardize": standardize}
-    reference = {"name": "TwoBranchModel", "dim": dim, "image_encoder": encoder, "text_encoder": "LinearEncoder"}
-    return World(inputs, reference, new_model(reference, inputs), features.astype(float), sentence_encoder)
+    reference = {
+        "name": "TwoBranchModel",
+        "dim": dim,
+        "image_encoder": encoder,
+        "text_encoder": "LinearEncoder",
+    }
+    return World(
+        inputs, reference, new_model(reference, inputs), features.astype(float), sentence_encoder
+    )

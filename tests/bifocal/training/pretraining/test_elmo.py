@@ -15,16 +15,28 @@ from bifocal.training.pretraining import elmo as pretraining
 from bifocal.training.pretraining.elmo import SampledSoftmax, perplexity, predictions, pretrain_elmo
 
 Interrupt = Callable[[int], Callable[[], None]]
-OPTIONS = ElmoOptions(symbol_dim=4, filters=((1, 4), (2, 8)), max_symbols=8, lstm_dim=16, projection_dim=8)
-SENTENCES = [["the", animal, verb, "here"] for animal in ("dog", "cat") for verb in ("runs", "sits", "eats")] * 20
+OPTIONS = ElmoOptions(
+    symbol_dim=4, filters=((1, 4), (2, 8)), max_symbols=8, lstm_dim=16, projection_dim=8
+)
+SENTENCES = [
+    ["the", animal, verb, "here"] for animal in ("dog", "cat") for verb in ("runs", "sits", "eats")
+] * 20
 WORDS = ["the", "here", "dog", "cat", "runs", "sits", "eats"]
 
 
 def train(checkpoints: Path, **changes: Any) -> tuple[Elmo, list[float]]:
     torch.manual_seed(1)
     elmo = Elmo(OPTIONS)
-    arguments: dict[str, Any] = {"epochs": 12, "batch_size": 16, "learning_rate": 0.01, "samples": 4, "seed": 1}
-    return elmo, pretrain_elmo(elmo, SENTENCES, WORDS, checkpoints=checkpoints, **arguments | changes)
+    arguments: dict[str, Any] = {
+        "epochs": 12,
+        "batch_size": 16,
+        "learning_rate": 0.01,
+        "samples": 4,
+        "seed": 1,
+    }
+    return elmo, pretrain_elmo(
+        elmo, SENTENCES, WORDS, checkpoints=checkpoints, **arguments | changes
+    )
 
 
 @pytest.mark.parametrize("samples", [4, 100])
@@ -43,7 +55,11 @@ def test_pretrain_elmo_resumes_bit_for_bit(
     draw = pretraining.predictions
     for name, tick in {"killed": kill_at(20), "terminated": sigterm_at(20)}.items():
         with monkeypatch.context() as patch:
-            patch.setattr(pretraining, "predictions", lambda *arguments, tick=tick: (tick(), draw(*arguments))[1])
+            patch.setattr(
+                pretraining,
+                "predictions",
+                lambda *arguments, tick=tick: (tick(), draw(*arguments))[1],
+            )
             with pytest.raises((KeyboardInterrupt, SystemExit)):
                 train(tmp_path / name, epochs=3)
         resumed, again = train(tmp_path / name, epochs=3)
@@ -61,7 +77,9 @@ def test_each_direction_predicts_its_next_word() -> None:
     assert sorted(ahead[1].tolist()) == sorted([the, dog, end, other, end])
     assert sorted(back[1].tolist()) == sorted([begin, the, dog, begin, other])
     alone = predictions(elmo, softmax, [["the", "dog"]])
-    for (outputs, targets), expected in zip(alone, ([the, dog, end], [begin, the, dog]), strict=True):
+    for (outputs, targets), expected in zip(
+        alone, ([the, dog, end], [begin, the, dog]), strict=True
+    ):
         assert targets.tolist() == expected
         assert outputs.shape == (3, OPTIONS.projection_dim)
 
@@ -86,10 +104,14 @@ def test_sampled_softmax_approaches_the_full_softmax() -> None:
     outputs, targets = torch.randn(50, 8), torch.randint(503, (50,))
     softmax = SampledSoftmax(words, 8, samples=400)
     full = softmax.loss(outputs, targets, None)
-    sampled = torch.stack([softmax.loss(outputs, targets, torch.Generator().manual_seed(seed)) for seed in range(30)])
+    sampled = torch.stack(
+        [softmax.loss(outputs, targets, torch.Generator().manual_seed(seed)) for seed in range(30)]
+    )
     assert sampled.mean().item() == pytest.approx(full.item(), rel=0.05)
 
 
 def test_elmo_layers_names_a_folder_without_the_two_files(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"must contain options\.json and one \*\.hdf5; it has 0"):
+    with pytest.raises(
+        FileNotFoundError, match=r"must contain options\.json and one \*\.hdf5; it has 0"
+    ):
         ElmoLayers(path=tmp_path).fit([], seed=0)

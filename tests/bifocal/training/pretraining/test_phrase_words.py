@@ -14,8 +14,17 @@ from bifocal.datasets import Dataset
 from bifocal.features.extractors import Grid
 from bifocal.onnx.images import open_image
 from bifocal.training.pretraining import phrase_words
-from bifocal.training.pretraining.phrase_words import WordHeads, _PhraseWordsTask, _shifted, pretrain_on_phrases
-from bifocal.training.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
+from bifocal.training.pretraining.phrase_words import (
+    WordHeads,
+    _PhraseWordsTask,
+    _shifted,
+    pretrain_on_phrases,
+)
+from bifocal.training.pretraining.word_targets import (
+    TargetVocabulary,
+    WordTargets,
+    build_target_vocabulary,
+)
 
 Interrupt = Callable[[int], Callable[[], None]]
 ARGUMENTS: dict[str, Any] = {
@@ -32,10 +41,17 @@ ARGUMENTS: dict[str, Any] = {
 
 def small_grid(seed: int = 0) -> Grid:
     torch.manual_seed(seed)
-    return Grid("resnet10t", stage=2, size=32, model_arguments={"channels": (8, 16, 24, 32), "stem_width": 8})
+    return Grid(
+        "resnet10t",
+        stage=2,
+        size=32,
+        model_arguments={"channels": (8, 16, 24, 32), "stem_width": 8},
+    )
 
 
-def test_target_vocabulary_has_words_of_phrases_and_words_of_captions_only(squares: Dataset) -> None:
+def test_target_vocabulary_has_words_of_phrases_and_words_of_captions_only(
+    squares: Dataset,
+) -> None:
     assert build_target_vocabulary(squares.split("train"), 5) == TargetVocabulary(
         ["blue", "green", "red", "square"], ["dark", "light", "squares"]
     )
@@ -51,13 +67,20 @@ def test_cell_targets_are_the_words_of_the_boxes_that_cover_the_cell(
     image_id = str(np.random.default_rng(seed).choice(squares.images["image_id"]))
     targets = WordTargets(squares, words, [image_id])
     expected = np.zeros((rows, columns, len(words.cell) + 1))
-    for phrase, boxes in squares.phrases[squares.phrases["image_id"] == image_id][["phrase", "boxes"]].to_numpy():
+    for phrase, boxes in squares.phrases[squares.phrases["image_id"] == image_id][
+        ["phrase", "boxes"]
+    ].to_numpy():
         for x0, y0, x1, y1 in boxes / 32:
             for row in range(rows):
                 for column in range(columns):
                     x, y = (column + 0.5) / columns, (row + 0.5) / rows
-                    middle_row, middle_column = int((y0 + y1) / 2 * rows), int((x0 + x1) / 2 * columns)
-                    if (x0 <= x < x1 or column == middle_column) and (y0 <= y < y1 or row == middle_row):
+                    middle_row, middle_column = (
+                        int((y0 + y1) / 2 * rows),
+                        int((x0 + x1) / 2 * columns),
+                    )
+                    if (x0 <= x < x1 or column == middle_column) and (
+                        y0 <= y < y1 or row == middle_row
+                    ):
                         expected[row, column, -1] = 1
                         for number, word in enumerate(words.cell):
                             expected[row, column, number] += word in phrase.split()
@@ -84,7 +107,9 @@ def test_boxes_are_mirrored_and_shifted_with_the_pixels(squares: Dataset) -> Non
     image_ids = list(squares.images["image_id"])
     targets = WordTargets(squares, words, image_ids)
     extractor.map_shape = (3, 32, 32)  # a cell is a pixel
-    task = _PhraseWordsTask(extractor, WordHeads(3, 1, 1), squares, targets, image_ids, 16, 5.0, 2.0, 0)
+    task = _PhraseWordsTask(
+        extractor, WordHeads(3, 1, 1), squares, targets, image_ids, 16, 5.0, 2.0, 0
+    )
     color_of = {"blue": 2, "green": 1, "red": 0}
     labeled_cells = 0
     count, batches = task.batches(0, first_step=0)
@@ -103,10 +128,16 @@ def test_boxes_are_mirrored_and_shifted_with_the_pixels(squares: Dataset) -> Non
 
 
 def test_pretrain_on_phrases_learns_and_resumes_bit_for_bit(
-    squares: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_at: Interrupt, sigterm_at: Interrupt
+    squares: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kill_at: Interrupt,
+    sigterm_at: Interrupt,
 ) -> None:
     undisturbed = small_grid()
-    metrics = pretrain_on_phrases(undisturbed, squares, checkpoints=tmp_path / "undisturbed", **ARGUMENTS)
+    metrics = pretrain_on_phrases(
+        undisturbed, squares, checkpoints=tmp_path / "undisturbed", **ARGUMENTS
+    )
     assert metrics["word_ap"] > 0.9 > 3 * metrics["word_ap_chance"]
     assert metrics["object_ap"] > 0.9
     assert metrics["scene_word_ap"] > 0.9
@@ -115,16 +146,23 @@ def test_pretrain_on_phrases_learns_and_resumes_bit_for_bit(
     forward = WordHeads.forward
     for name, tick in {"killed": kill_at(11), "terminated": sigterm_at(11)}.items():
         with monkeypatch.context() as patch:
-            patch.setattr(WordHeads, "forward", lambda *arguments, tick=tick: (tick(), forward(*arguments))[1])
+            patch.setattr(
+                WordHeads, "forward", lambda *arguments, tick=tick: (tick(), forward(*arguments))[1]
+            )
             with pytest.raises((KeyboardInterrupt, SystemExit)):
                 pretrain_on_phrases(small_grid(), squares, checkpoints=tmp_path / name, **ARGUMENTS)
         resumed = small_grid(seed=9)
-        assert pretrain_on_phrases(resumed, squares, checkpoints=tmp_path / name, **ARGUMENTS) == metrics
+        assert (
+            pretrain_on_phrases(resumed, squares, checkpoints=tmp_path / name, **ARGUMENTS)
+            == metrics
+        )
         for key, tensor in undisturbed.backbone.network.state_dict().items():
             assert torch.equal(tensor, resumed.backbone.network.state_dict()[key])
 
 
-def test_pretrain_on_phrases_rejects_images_of_different_shapes(squares: Dataset, tmp_path: Path) -> None:
+def test_pretrain_on_phrases_rejects_images_of_different_shapes(
+    squares: Dataset, tmp_path: Path
+) -> None:
     grid = Grid("resnet10t", size=32, resize="aspect")
     with pytest.raises(ValueError, match="set resize to 'square'"):
         pretrain_on_phrases(grid, squares, checkpoints=tmp_path, **ARGUMENTS)
@@ -140,7 +178,9 @@ def test_shifted_pixels_are_a_window_of_the_reflected_image(seed: int, side: int
     np.testing.assert_array_equal(found, padded[:, top : top + side, left : left + side])
 
 
-def test_only_so_many_decoded_images_stay_in_memory(squares: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_decoded_images_stay_in_memory(
+    squares: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(phrase_words, "MAX_DECODED_BYTES", 2 * 3 * 32 * 32)
     grid, train = small_grid(), squares.split("train")
     image_ids = [str(image_id) for image_id in train.images["image_id"]]

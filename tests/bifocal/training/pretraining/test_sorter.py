@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bifocal.sorters import PairwiseSorter, PositionwiseLSTMSorter, exact_ranks, load_sorter, save_sorter
+from bifocal.sorters import (
+    PairwiseSorter,
+    PositionwiseLSTMSorter,
+    exact_ranks,
+    load_sorter,
+    save_sorter,
+)
 from bifocal.sorters.synthetic import public_scores, synthetic_scores
 from bifocal.training.pretraining.sorter import _SorterTask, held_out_scores, rank_l1, train_sorter
 from bifocal.training.schedules import Step
@@ -60,8 +66,12 @@ def test_public_scores_reproduce_the_published_error_of_the_handcrafted_sorter()
     assert rank_l1(PairwiseSorter(), scores) == pytest.approx(0.0350, abs=0.001)  # thesis table 5.1
     in_range = scores.abs().amax(dim=1) <= 1
     ascending = (scores.diff(dim=1) > 0).all(dim=1)
-    assert in_range.float().mean().item() == pytest.approx(0.7, abs=0.05)  # all kinds but the normal and the mixed
-    assert ascending.float().mean().item() == pytest.approx(0.15, abs=0.03)  # the last kind, and half of those in order
+    assert in_range.float().mean().item() == pytest.approx(
+        0.7, abs=0.05
+    )  # all kinds but the normal and the mixed
+    assert ascending.float().mean().item() == pytest.approx(
+        0.15, abs=0.03
+    )  # the last kind, and half of those in order
     assert torch.equal(scores, public_scores(2000, 100, torch.Generator().manual_seed(0)))
 
 
@@ -69,14 +79,18 @@ def test_synthetic_scores_are_shuffled_and_reproducible() -> None:
     first, again = (synthetic_scores(500, 10, torch.Generator().manual_seed(7)) for _ in range(2))
     assert torch.equal(first, again)
     # The mean rank at every position is the mean of a random order.
-    torch.testing.assert_close(exact_ranks(first).mean(dim=0), torch.full((10,), 4.5), atol=0.6, rtol=0)
+    torch.testing.assert_close(
+        exact_ranks(first).mean(dim=0), torch.full((10,), 4.5), atol=0.6, rtol=0
+    )
 
 
 def test_train_sorter_learns_to_rank_and_keeps_the_best_epoch(tmp_path: Path) -> None:
     sorter = small_sorter()
     before = rank_l1(sorter, held_out_scores(6, seed=3))
     rows: list[dict[str, float]] = []
-    history = train_sorter(sorter, epochs=6, checkpoints=tmp_path, on_epoch=rows.append, **ARGUMENTS)
+    history = train_sorter(
+        sorter, epochs=6, checkpoints=tmp_path, on_epoch=rows.append, **ARGUMENTS
+    )
     assert rows == history
     assert [row["epoch"] for row in history] == list(range(1, 7))
     assert [row["learning_rate"] for row in history] == [0.01, 0.01, 0.005, 0.005, 0.0025, 0.0025]
@@ -99,10 +113,14 @@ class Interrupted(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def whole_training(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, list[dict[str, float]]]:
+def whole_training(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[nn.Module, list[dict[str, float]]]:
     """A sorter after four epochs without an interruption, and the history."""
     sorter = Interrupted(lambda: None)
-    return sorter, train_sorter(sorter, epochs=4, checkpoints=tmp_path_factory.mktemp("whole"), **ARGUMENTS)
+    return sorter, train_sorter(
+        sorter, epochs=4, checkpoints=tmp_path_factory.mktemp("whole"), **ARGUMENTS
+    )
 
 
 @pytest.mark.parametrize("step", [1, 20, 33])
@@ -123,11 +141,15 @@ def test_interrupted_pretraining_resumes_bit_for_bit(
 
 
 @pytest.mark.parametrize("first_step", [0, 2])
-def test_the_thread_for_a_gpu_draws_the_batches_of_a_cpu(monkeypatch: pytest.MonkeyPatch, first_step: int) -> None:
+def test_the_thread_for_a_gpu_draws_the_batches_of_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, first_step: int
+) -> None:
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
     epochs = []
     for is_cuda in (False, True):
-        task = _SorterTask(small_sorter(), Mock(is_cuda=is_cuda), 6, 4, 18, patience=1, tolerance=0.0, seed=3)
+        task = _SorterTask(
+            small_sorter(), Mock(is_cuda=is_cuda), 6, 4, 18, patience=1, tolerance=0.0, seed=3
+        )
         count, batches = task.batches(1, first_step)
         epochs.append([batch.tolist() for batch in batches])
     assert count - first_step == len(epochs[0])

@@ -39,7 +39,9 @@ def search(address: str, client: str, **query: Any) -> Any:
 
 def post(address: str, path: str, content: Any, client: str = "") -> Any:
     headers = {**JSON, "bifocal-client": client}
-    with urlopen(Request(f"{address}/api/v1/{path}", json.dumps(content).encode(), headers), timeout=60) as answer:
+    with urlopen(
+        Request(f"{address}/api/v1/{path}", json.dumps(content).encode(), headers), timeout=60
+    ) as answer:
         return json.loads(answer.read() or b"null")
 
 
@@ -78,7 +80,9 @@ def serve(mode: Any, share: float) -> Iterator[str]:
     champion, port = ReleaseSource(CHAMPION, None), free_port()
     candidate = Candidate(Damaged(CANDIDATE, champion, None), mode, share)
     app = create_app(champion, Settings(), poll_seconds=0.2, candidate=candidate)
-    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1))
+    running = uvicorn.Server(
+        uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1)
+    )
     thread = threading.Thread(target=running.run)
     thread.start()
     try:

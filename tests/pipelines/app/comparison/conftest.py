@@ -28,7 +28,9 @@ def runs(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="package")
-def registry(runs: dict[str, Path], empty_mlflow_store: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def registry(
+    runs: dict[str, Path], empty_mlflow_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
     """Address of a store with version 1, the good model, and version 2."""
     folder = tmp_path_factory.mktemp("registry")
     address = f"sqlite:///{shutil.copy(empty_mlflow_store, folder / 'mlflow.db')}"

@@ -46,7 +46,9 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
 ) -> None:
     name_releases(GOOD, BAD)
     releases = ("--model", CHAMPION, "--canary", CANDIDATE, "--share", SHARE, "--poll", 0.2)
-    server = Server(free_port(), tmp_path / "log.jsonl", "--deletions", tmp_path / "deleted", *releases)
+    server = Server(
+        free_port(), tmp_path / "log.jsonl", "--deletions", tmp_path / "deleted", *releases
+    )
     server.start()
     address = f"http://127.0.0.1:{server.port}"
     try:
@@ -54,7 +56,11 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
         wait(lambda: comparison(address)["state"] == "running")
         report = comparison(address)["report"]
         assert [report[arm]["version"] for arm in ("champion", "candidate")] == [1, 2]
-        assert sum(report["counts_champion"]["searches"]) == sum(report["counts_candidate"]["searches"]) == 0
+        assert (
+            sum(report["counts_champion"]["searches"])
+            == sum(report["counts_candidate"]["searches"])
+            == 0
+        )
         answers: dict[str, list[Any]] = {"good": [], "bad": []}
         clients = [f"client {number}" for number in range(200)]
         digest = tags_of_candidate()["release"]
@@ -62,7 +68,9 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
         for number, client in enumerate(clients):
             answer = search(address, client, text=sentences[number % len(sentences)])
             name = "bad" if ClientBucket.of(client, digest).position < SHARE else "good"
-            assert answer["model"].startswith(f"bifocal version {2 if name == 'bad' else 1}, release ")
+            assert answer["model"].startswith(
+                f"bifocal version {2 if name == 'bad' else 1}, release "
+            )
             assert {result["id"].partition("-")[0] for result in answer["results"]} <= {name}
             answers[name].append(answer)
             if number % 3 == 0 and answer["results"]:
@@ -73,7 +81,10 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
                 again = search(address, client, text="a star", offset=10)
                 assert (again["model"], again["answer"]) == (answer["model"], None)
                 item = answer["results"][0]["id"]
-                assert post(address, "explain", {"id": item, "text": "a red star"}, client)["id"] == item
+                assert (
+                    post(address, "explain", {"id": item, "text": "a red star"}, client)["id"]
+                    == item
+                )
         assert len(answers["bad"]) / len(clients) == pytest.approx(SHARE, abs=0.1)
         with pytest.raises(HTTPError, match="404"):
             post(address, "click", {"answer": answers["good"][0]["answer"], "item": "another"})
@@ -88,7 +99,10 @@ def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
         rule.write_text(yaml.safe_dump(RULE))
         command = ["canary", "--service", address, "--rule", str(rule)]
         printed = CliRunner().invoke(main, [*command, "--report"], catch_exceptions=False)
-        assert f"candidate bifocal version 2, release {digest[:12]}: {len(answers['bad'])} searches" in printed.output
+        assert (
+            f"candidate bifocal version 2, release {digest[:12]}: {len(answers['bad'])} searches"
+            in printed.output
+        )
         assert "withdraw" not in printed.output
         done = CliRunner().invoke(main, command, catch_exceptions=False)
         assert "withdraw: relevance is worse by " in done.output

@@ -28,7 +28,9 @@ from tests.pipelines.releases import move_alias, wait
 
 
 @pytest.mark.slow
-def test_failures_and_delays_of_a_candidate_reach_no_client(store: mlflow.MlflowClient, sentences: list[str]) -> None:
+def test_failures_and_delays_of_a_candidate_reach_no_client(
+    store: mlflow.MlflowClient, sentences: list[str]
+) -> None:
     name_releases(BAD, GOOD)
     check_shadow(sentences)
     check_failing_canary()
@@ -50,16 +52,28 @@ def check_shadow(sentences: list[str]) -> None:
             assert answer["answer"] is None
             answers.append((text, answer))
             if number % 32 == 31:  # fewer than may wait
-                search(address, f"client {number}", text=text, offset=10)  # a further page is not repeated
+                search(
+                    address, f"client {number}", text=text, offset=10
+                )  # a further page is not repeated
                 wait(lambda: sum(report()["compared"]) == len(answers))
         overlaps, relevances = [], []
         for text, answer in answers:
-            hits = expected.search.rank(EncodedQuery(expected.embedder.embed_sentences([text])[0], text), 10)
-            overlaps.append(overlap_at_10([result["id"] for result in answer["results"]], [hit.id for hit in hits]))
+            hits = expected.search.rank(
+                EncodedQuery(expected.embedder.embed_sentences([text])[0], text), 10
+            )
+            overlaps.append(
+                overlap_at_10(
+                    [result["id"] for result in answer["results"]], [hit.id for hit in hits]
+                )
+            )
             relevances.append(hits[0].probability or 0 if hits else 0)
         metrics = {metric["name"]: metric for metric in report()["metrics"]}
-        assert metrics["overlap_at_10"]["comparison"]["value"] == pytest.approx(np.mean(overlaps), abs=1e-6)
-        assert metrics["relevance"]["candidate"]["value"] == pytest.approx(np.mean(relevances), abs=1e-4)
+        assert metrics["overlap_at_10"]["comparison"]["value"] == pytest.approx(
+            np.mean(overlaps), abs=1e-6
+        )
+        assert metrics["relevance"]["candidate"]["value"] == pytest.approx(
+            np.mean(relevances), abs=1e-4
+        )
         found = [relevance(answer) for _, answer in answers]
         assert metrics["relevance"]["champion"]["value"] == pytest.approx(np.mean(found), abs=1e-6)
         assert metrics["clicks"]["champion"] is None
@@ -93,4 +107,6 @@ def check_failing_canary() -> None:
         move_alias(BAD)
         wait(lambda: comparison(address)["state"] == "running")
         mlflow.MlflowClient().delete_registered_model_alias("bifocal", "candidate")
-        wait(lambda: "no version of bifocal with the alias candidate" in comparison(address)["state"])
+        wait(
+            lambda: "no version of bifocal with the alias candidate" in comparison(address)["state"]
+        )

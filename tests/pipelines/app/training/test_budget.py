@@ -36,7 +36,9 @@ from runtime import parameters
     extraction=st.floats(1e-4, 1),
     epoch=st.floats(1e-5, 0.1),
 )
-def test_the_choice_fits_or_is_the_smallest(seconds: float, images: int, extraction: float, epoch: float) -> None:
+def test_the_choice_fits_or_is_the_smallest(
+    seconds: float, images: int, extraction: float, epoch: float
+) -> None:
     costs = Costs(extraction, epoch, 260)
     choice = choose(seconds, images, images, costs)
     assert EPOCHS[0] <= choice.epochs <= EPOCHS[1]
@@ -59,7 +61,9 @@ def test_times_are_read() -> None:
 def test_parameters_of_a_choice_are_valid_and_keep_the_schedule() -> None:
     values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
     values["prepare_dataset"]["corpus"]["root"] = "photos"
-    chosen = parameters.merge(values, settings(Choice(160, 5, 1.0), values["train_embedding"]["phases"]))
+    chosen = parameters.merge(
+        values, settings(Choice(160, 5, 1.0), values["train_embedding"]["phases"])
+    )
     parameters.validate(chosen, configurable_components().values())
     assert chosen["extract_features"]["extractor"]["size"] == 160
     (phase,) = chosen["train_embedding"]["phases"]
@@ -84,7 +88,10 @@ def test_measured_times_are_those_of_the_model_that_trains(
         return forward(self, features, mask)
 
     monkeypatch.setattr(encoder, "forward", record)
-    network = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8}}
+    network = {
+        "backbone": "resnet10t",
+        "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8},
+    }
     training = {
         "model": {
             "name": "TwoBranchModel",
@@ -96,7 +103,9 @@ def test_measured_times_are_those_of_the_model_that_trains(
         "optimizer": {"name": "Adam"},
         "precision": "float32",
     }
-    costs = measure({"extractor": {"name": "Grid", "size": 64, **network}}, training, tmp_path / "text", files)
+    costs = measure(
+        {"extractor": {"name": "Grid", "size": 64, **network}}, training, tmp_path / "text", files
+    )
     assert shapes == [(64, 4, 32)] * 2  # images of a batch, cells, channels
     assert costs.size == 64
     assert costs.cells
@@ -107,6 +116,8 @@ def test_measured_times_are_those_of_the_model_that_trains(
 
 
 def test_only_cells_make_an_epoch_shorter_at_a_smaller_size() -> None:
-    choices = [choose(250, 1000, 1000, Costs(0.5, 0.01, 260, cells=cells)) for cells in (True, False)]
+    choices = [
+        choose(250, 1000, 1000, Costs(0.5, 0.01, 260, cells=cells)) for cells in (True, False)
+    ]
     assert [choice.size for choice in choices] == [128, 128]
     assert choices[0].epochs > choices[1].epochs

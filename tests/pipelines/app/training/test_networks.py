@@ -48,7 +48,13 @@ def test_where_needs_no_run(weights: Path, tmp_path: Path, command: Command) -> 
     pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "image.png")
     picture = tmp_path / "where.png"
-    arguments = ("where", tmp_path / "image.png", "dog", "--weights", weights / "mobile.safetensors")
+    arguments = (
+        "where",
+        tmp_path / "image.png",
+        "dog",
+        "--weights",
+        weights / "mobile.safetensors",
+    )
     for extra in ((), ("--accurate",)):
         result = command(*arguments, "--picture", picture, *extra)
         assert result.exit_code == 0, result.output

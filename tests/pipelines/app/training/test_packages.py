@@ -23,7 +23,9 @@ def digest_of(file: Path) -> str:
     return digest.hexdigest()
 
 
-def test_both_networks_are_those_that_are_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_networks_are_those_that_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert packages.is_packaged()
     folder = packages.packaged_networks()
@@ -54,6 +56,8 @@ def test_a_changed_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(packages, "find_spec", lambda name: spec)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"9656183e.pth has the SHA-256 .*, expected 9656183e.*: install"):
+        with pytest.raises(
+            ValueError, match=r"9656183e.pth has the SHA-256 .*, expected 9656183e.*: install"
+        ):
             packages.packaged_networks()
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]

@@ -43,15 +43,22 @@ def test_without_a_network_the_demo_backbone_takes_the_place_of_the_weights(
 ) -> None:
     values, recipe, reasons = compose(str(tmp_path / "photos"), None, (), ())
     assert values["extract_features"]["weights"]["name"] == "FromFile"
-    assert (recipe.name, reasons) == ("images.yaml", "photographs with captions, backbone of 'bifocal demo'")
+    assert (recipe.name, reasons) == (
+        "images.yaml",
+        "photographs with captions, backbone of 'bifocal demo'",
+    )
     assert values["export_onnx"]["pointing"] is None  # the backbone has no classifier
     warning = capsys.readouterr().err
     for words in ("cannot be downloaded", "recognizes nothing in photographs", "--weights"):
         assert words in warning
-    chosen = compose(str(tmp_path / "photos"), None, (), ("extract_features.extractor.size=96",)).values
+    chosen = compose(
+        str(tmp_path / "photos"), None, (), ("extract_features.extractor.size=96",)
+    ).values
     assert chosen["extract_features"]["weights"]["name"] == "FromFile"
     assert chosen["extract_features"]["extractor"]["size"] == 96
-    settings = ("extract_features.extractor.backbone=resnet18",)  # a user who names a backbone keeps it
+    settings = (
+        "extract_features.extractor.backbone=resnet18",
+    )  # a user who names a backbone keeps it
     chosen = compose(str(tmp_path / "photos"), None, (), settings).values
     assert chosen["extract_features"]["weights"] == "Pretrained"
     assert chosen["export_onnx"]["pointing"] == {"name": "ClassMixture"}
@@ -65,7 +72,10 @@ def test_by_default_the_networks_of_the_packages_train(
     assert (recipe.name, reasons) == ("sentences.yaml", "photographs with captions, small encoders")
     assert values == compose(str(tmp_path / "photos"), weights, (), ()).values
     own = ("extract_features.extractor={name: Grid, backbone: resnet18, size: 64}",)
-    assert compose(str(tmp_path / "photos"), None, (), own).reasons == "photographs with captions, features of your own"
+    assert (
+        compose(str(tmp_path / "photos"), None, (), own).reasons
+        == "photographs with captions, features of your own"
+    )
 
 
 def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
@@ -97,29 +107,41 @@ def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
 def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> None:
     networks = find_networks(weights)
     assert networks is not None
-    assert (networks.backbone.name, networks.sentences) == ("mobile.safetensors", weights / "encoder")
+    assert (networks.backbone.name, networks.sentences) == (
+        "mobile.safetensors",
+        weights / "encoder",
+    )
     values = compose(str(tmp_path / "photos"), weights, (), ()).values
     assert values["extract_features"]["extractor"]["backbone"] == "mobilenetv2_100"
-    assert values["export_onnx"]["pointing"] == {"name": "ClassMixture", "path": str(weights / "encoder")}
+    assert values["export_onnx"]["pointing"] == {
+        "name": "ClassMixture",
+        "path": str(weights / "encoder"),
+    }
     shown = {"name": "BackbonePointing", "head": values["export_onnx"]["pointing"]}
     assert values["evaluate"]["evaluators"][-1] == shown
     layers = values["extract_features"]["extractor"]["layers"]
     assert layers == ["blocks.4", "blocks.5", "blocks.6", "bn2"]
-    assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == str(weights / "encoder")
+    assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == str(
+        weights / "encoder"
+    )
     assert values["train_embedding"]["closed_form"][1] == "ClassSentences"
     validate(values, configurable_components().values())
     with pytest.raises(ValueError, match="has the weights of none of"):
         find_networks(tmp_path)
 
 
-def test_with_many_images_the_last_layers_train(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_many_images_the_last_layers_train(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
     for number in range(12):
         Image.new("RGB", (40, 30)).save(photos / f"{number}.jpg")
         (photos / f"{number}.txt").write_text("a dog\n")
     networks = shutil.copytree(weights, tmp_path / "networks")
-    save_file(timm.create_model("tf_efficientnet_lite2").state_dict(), networks / "lite.safetensors")
+    save_file(
+        timm.create_model("tf_efficientnet_lite2").state_dict(), networks / "lite.safetensors"
+    )
 
     head = {"name": "ClassMixture", "path": str(networks / "encoder")}
 
@@ -145,17 +167,30 @@ def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path
     file = weights / "mobile.safetensors"
     values, recipe, reasons = compose(str(tmp_path / "photos"), file, (), ())
     assert values["export_onnx"]["pointing"] == {"name": "ClassMixture"}
-    assert (recipe.name, reasons) == ("images.yaml", "photographs with captions, backbone mobile.safetensors")
-    chosen = compose(str(tmp_path / "photos"), file, (), ("export_onnx.localizer=SMILERegions",)).values
+    assert (recipe.name, reasons) == (
+        "images.yaml",
+        "photographs with captions, backbone mobile.safetensors",
+    )
+    chosen = compose(
+        str(tmp_path / "photos"), file, (), ("export_onnx.localizer=SMILERegions",)
+    ).values
     assert chosen["export_onnx"]["pointing"] is None
     assert chosen["evaluate"]["evaluators"][-1] == "DataQuality"
-    setting, head = "export_onnx.pointing={name: ClassMixture, sizes: [448]}", {"name": "ClassMixture", "sizes": [448]}
+    setting, head = (
+        "export_onnx.pointing={name: ClassMixture, sizes: [448]}",
+        {"name": "ClassMixture", "sizes": [448]},
+    )
     chosen = compose(str(tmp_path / "photos"), file, (), (setting,)).values
-    assert (chosen["export_onnx"]["pointing"], chosen["evaluate"]["evaluators"][-1]["head"]) == (head, head)
+    assert (chosen["export_onnx"]["pointing"], chosen["evaluate"]["evaluators"][-1]["head"]) == (
+        head,
+        head,
+    )
 
 
 @pytest.mark.parametrize("file", ["mobile.safetensors", ""])
-def test_a_copy_of_the_recipe_with_the_paths_has_the_same_parameters(weights: Path, tmp_path: Path, file: str) -> None:
+def test_a_copy_of_the_recipe_with_the_paths_has_the_same_parameters(
+    weights: Path, tmp_path: Path, file: str
+) -> None:
     """As the first lines of the recipes say."""
     values, recipe, _ = compose("/photos", weights / file, (), ())
     text = (
@@ -166,7 +201,11 @@ def test_a_copy_of_the_recipe_with_the_paths_has_the_same_parameters(weights: Pa
     copy = tmp_path / "copy.yaml"
     copy.write_text(text)
     own = parameters.load(shipped_file("params.yaml"), [copy])
-    own["extract_features"] |= {name: values["extract_features"][name] for name in ("extractor", "weights")}
+    own["extract_features"] |= {
+        name: values["extract_features"][name] for name in ("extractor", "weights")
+    }
     if file:  # no sentence encoder
-        own["export_onnx"]["pointing"] = own["evaluate"]["evaluators"][-1]["head"] = {"name": "ClassMixture"}
+        own["export_onnx"]["pointing"] = own["evaluate"]["evaluators"][-1]["head"] = {
+            "name": "ClassMixture"
+        }
     assert own == values

@@ -23,7 +23,12 @@ def upload(photos: Path) -> list[str]:
 
 
 def test_images_of_a_folder_on_s3_are_copied_to_the_run(
-    s3: None, photos: Path, recipe: Path, mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: None,
+    photos: Path,
+    recipe: Path,
+    mlflow_store: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = upload(photos)
     values = compose("s3://bucket/photos", None, (recipe,), ()).values
@@ -38,13 +43,17 @@ def test_images_of_a_folder_on_s3_are_copied_to_the_run(
         assert dataset.image_path(name).read_bytes() == (photos / name).read_bytes()
 
 
-def test_an_address_without_files_is_an_error(s3: None, command: Command, tmp_path: Path, recipe: Path) -> None:
+def test_an_address_without_files_is_an_error(
+    s3: None, command: Command, tmp_path: Path, recipe: Path
+) -> None:
     result = command("train", "s3://bucket/none", "--run", tmp_path / "run", "--recipe", recipe)
     assert isinstance(result.exception, OSError)
     assert "s3://bucket/none" in str(result.exception)
 
 
-def test_a_folder_on_s3_is_inspected(s3: None, photos: Path, command: Command, tmp_path: Path) -> None:
+def test_a_folder_on_s3_is_inspected(
+    s3: None, photos: Path, command: Command, tmp_path: Path
+) -> None:
     names = upload(photos)
     page = tmp_path / "page.html"
     result = command("inspect", "s3://bucket/photos", "--page", page)

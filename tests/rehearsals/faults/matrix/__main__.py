@@ -56,10 +56,17 @@ class Trials:
 
     def at_once(self) -> int:
         """Run the operation twice at once, and kill the first at a random call in half of the trials."""
-        calls, moments, number = max(self._count(KILL), 1), random.Random(0), min(self.points, AT_ONCE)
+        calls, moments, number = (
+            max(self._count(KILL), 1),
+            random.Random(0),
+            min(self.points, AT_ONCE),
+        )
         for trial in range(number):
             first = (KILL, moments.randint(1, calls)) if trial % 2 else (COUNT, 0)
-            self._check(f"two at once, trial {trial}", {0: self._start(0, *first), 1: self._start(1, COUNT, 0)})
+            self._check(
+                f"two at once, trial {trial}",
+                {0: self._start(0, *first), 1: self._start(1, COUNT, 0)},
+            )
         return number
 
     def _chosen(self, mode: int) -> Iterator[int]:
@@ -84,7 +91,9 @@ class Trials:
             try:
                 self.operation.run(self._work, number)
             finally:
-                count = SHIM.fault_count()  # ends the faults: the report of an error is written to the disk
+                count = (
+                    SHIM.fault_count()
+                )  # ends the faults: the report of an error is written to the disk
             if counted is not None:
                 counted.write_text(str(count))
 
@@ -108,7 +117,10 @@ class Trials:
 
     def _check(self, trial: str, children: dict[int, int]) -> None:
         """Wait for the commands, and run the next command."""
-        codes = {number: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for number, child in children.items()}
+        codes = {
+            number: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            for number, child in children.items()
+        }
         if not set(codes.values()) <= {0, 1, -signal.SIGKILL}:
             raise SystemExit(f"{trial}: exit codes {codes}: {self._log.read_text()[-4000:]}")
         acknowledged = {number for number, code in codes.items() if code == 0}

@@ -45,7 +45,9 @@ class Delete:
         artifacts.commit_all({folder / COLLECTION: partial, folder / INDEX: index}, {})
 
     def _vectors(self) -> NDArray[np.float16]:
-        return unit_vectors(np.random.default_rng(0).normal(size=(self.count, self.dimension))).astype(np.float16)
+        return unit_vectors(
+            np.random.default_rng(0).normal(size=(self.count, self.dimension))
+        ).astype(np.float16)
 
     def run(self, folder: Path, number: int) -> None:
         """Delete one item."""
@@ -59,7 +61,9 @@ class Delete:
         self.run(folder, 1)
         self._check_state(folder, {0, 1})
         files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-        assert not any(vector.tobytes() in content for vector in self._vectors()[:2] for content in files)
+        assert not any(
+            vector.tobytes() in content for vector in self._vectors()[:2] for content in files
+        )
 
     def _check_state(self, folder: Path, deleted: Container[int]) -> None:
         collection, index = Collection.open(folder / COLLECTION), SearchIndex.open(folder / INDEX)
@@ -67,7 +71,11 @@ class Delete:
             artifacts.check_files(folder / artifact)
         for row in range(self.count):
             gone = bool(collection.deleted[row])
-            assert gone == bool(index.removed[row]) == (not (folder / COLLECTION / "images" / f"{row}.jpg").exists())
+            assert (
+                gone
+                == bool(index.removed[row])
+                == (not (folder / COLLECTION / "images" / f"{row}.jpg").exists())
+            )
             assert gone or row not in deleted, f"{row} is back"
             assert row < 2 or not gone, f"{row} is gone"
 
@@ -101,7 +109,11 @@ class Add:
         assert found == self.new if acknowledged else found in (self.old, self.new), found
         self.run(folder, 0)
         assert self._items(folder) == self.new
-        assert sorted(path.name for path in (folder / "run" / ARTIFACTS).iterdir()) == ["collection", "index", "onnx"]
+        assert sorted(path.name for path in (folder / "run" / ARTIFACTS).iterdir()) == [
+            "collection",
+            "index",
+            "onnx",
+        ]
 
     def _items(self, folder: Path) -> set[str]:
         served = RunSource(folder / "run").load()

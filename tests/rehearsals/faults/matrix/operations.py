@@ -35,5 +35,7 @@ PLACES = {
 def load(name: str) -> Operation:
     """Return an operation; only its own packages are imported."""
     module, _, of_class = PLACES[name].partition(":")
-    operation: Operation = getattr(import_module(f"tests.rehearsals.faults.matrix.{module}"), of_class)()
+    operation: Operation = getattr(
+        import_module(f"tests.rehearsals.faults.matrix.{module}"), of_class
+    )()
     return operation

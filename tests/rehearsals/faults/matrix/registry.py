@@ -63,7 +63,12 @@ class Rollback:
             run = client.create_run(experiment)
             client.create_model_version(MODEL, "file:///none", run.info.run_id)
             with alias_lock(MODEL, 0):
-                make_champion(get_version_number(MODEL, number), **ALIASES, answer="yes", file="promotion/of.json")
+                make_champion(
+                    get_version_number(MODEL, number),
+                    **ALIASES,
+                    answer="yes",
+                    file="promotion/of.json",
+                )
 
     def run(self, folder: Path, number: int) -> None:
         """Roll back."""
@@ -82,7 +87,9 @@ class Rollback:
             assert self._state() == self.new
 
     def _state(self) -> tuple[int | None, int | None, bool]:
-        numbers = [version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES]
+        numbers = [
+            version.number if (version := get_version(MODEL, alias)) else None for alias in ALIASES
+        ]
         return (numbers[0], numbers[1], VETO in version_tags(get_version_number(MODEL, 2)))
 
 
@@ -126,6 +133,6 @@ class AddRelease:
     def _check_items(self, folder: Path, digest: str, *, is_old: bool) -> None:
         _, files = download_release(get_version_number(MODEL, 1), digest, folder)
         collection = Collection.open(files / "collection")
-        assert [name for name, gone in zip(collection.ids, collection.deleted, strict=True) if gone] == (
-            [] if is_old else ["00007"]
-        )
+        assert [
+            name for name, gone in zip(collection.ids, collection.deleted, strict=True) if gone
+        ] == ([] if is_old else ["00007"])

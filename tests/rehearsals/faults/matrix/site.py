@@ -22,7 +22,13 @@ class ExportSite:
         """Write the static copy."""
         served = RunSource(folder / "demo").load()
         kept = sorted(served.index)[:4]
-        write_site(served, folder / "demo" / ONNX, folder / "site", frozenset(served.index) - set(kept), False)
+        write_site(
+            served,
+            folder / "demo" / ONNX,
+            folder / "site",
+            frozenset(served.index) - set(kept),
+            False,
+        )
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
         """Check that there is a whole copy or none, and that the next command writes it."""

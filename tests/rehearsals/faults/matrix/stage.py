@@ -29,7 +29,10 @@ class Commit:
         return partial
 
     def _partials(self, folder: Path) -> dict[Path, Path]:
-        return {folder / name: artifacts.open_partial(folder / name, self.fingerprint) for name in ("a", "b")}
+        return {
+            folder / name: artifacts.open_partial(folder / name, self.fingerprint)
+            for name in ("a", "b")
+        }
 
     def run(self, folder: Path, number: int) -> None:
         """Commit the partial folders."""
@@ -46,11 +49,18 @@ class Commit:
         found = {(folder / name / "file").read_text() for name in ("a", "b")}
         assert found == {"new"} if acknowledged else found in ({"old"}, {"new"}), found
         if found == {"old"}:
-            kept = [(folder / f"{name}.partial" / "checkpoints" / "last").is_file() for name in ("a", "b")]
+            kept = [
+                (folder / f"{name}.partial" / "checkpoints" / "last").is_file()
+                for name in ("a", "b")
+            ]
             assert all(kept), "the work is lost"
         self.run(folder, 0)
-        files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        assert files == {f"{name}/{file}" for name in ("a", "b") for file in ("file", "manifest.json")}
+        files = {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        }
+        assert files == {
+            f"{name}/{file}" for name in ("a", "b") for file in ("file", "manifest.json")
+        }
         assert all((folder / name / "file").read_text() == "new" for name in ("a", "b"))
 
 
@@ -69,6 +79,10 @@ class DeleteByService:
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
         """Check the items, and that the next deletion changes no other one."""
         found = set(Deletions(folder / "deleted.jsonl"))
-        assert {"previous", *(f"item {number}" for number in acknowledged)} <= found <= {"previous", "item 0", "item 1"}
+        assert (
+            {"previous", *(f"item {number}" for number in acknowledged)}
+            <= found
+            <= {"previous", "item 0", "item 1"}
+        )
         self.run(folder, 2)
         assert set(Deletions(folder / "deleted.jsonl")) == found | {"item 2"}

@@ -21,7 +21,9 @@ def write_annotations(pictures: Sequence[Picture], root: Path) -> None:
             {
                 "images": [_image(picture) for picture in chosen],
                 "annotations": [entry for picture in chosen for entry in _instances(picture)],
-                "categories": [{"id": number, "name": name} for number, name in enumerate(SHAPES, start=1)],
+                "categories": [
+                    {"id": number, "name": name} for number, name in enumerate(SHAPES, start=1)
+                ],
             },
         )
 
@@ -29,7 +31,11 @@ def write_annotations(pictures: Sequence[Picture], root: Path) -> None:
 def write_captions(pictures: Sequence[Picture], path: Path) -> None:
     """Write a captions file of the pictures."""
     captions = [
-        {"id": 1000 * picture.number + number, "image_id": coco_id(picture), "caption": sentence.text}
+        {
+            "id": 1000 * picture.number + number,
+            "image_id": coco_id(picture),
+            "caption": sentence.text,
+        }
         for picture in pictures
         for number, sentence in enumerate(picture.sentences)
     ]
@@ -38,7 +44,12 @@ def write_captions(pictures: Sequence[Picture], path: Path) -> None:
 
 def _image(picture: Picture) -> dict[str, Any]:
     width, height = picture.size
-    return {"id": coco_id(picture), "file_name": coco_file(picture)[1], "width": width, "height": height}
+    return {
+        "id": coco_id(picture),
+        "file_name": coco_file(picture)[1],
+        "width": width,
+        "height": height,
+    }
 
 
 def _instances(picture: Picture) -> list[dict[str, Any]]:

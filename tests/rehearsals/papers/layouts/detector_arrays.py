@@ -17,8 +17,17 @@ def write_detector_arrays(pictures: Sequence[Picture], root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     for picture in pictures:
         boxes, features = region_features(picture, PROPOSALS, DIM)
-        arrays = {"x": features, "bbox": boxes, "image_w": picture.size[0], "image_h": picture.size[1]}
+        arrays = {
+            "x": features,
+            "bbox": boxes,
+            "image_w": picture.size[0],
+            "image_h": picture.size[1],
+        }
         if picture.split == "train":
-            arrays["bbox_truth"] = np.array([picture.box(item) for item in picture.objects()], np.float32)
-            arrays["x_truth"] = np.stack([box_features(picture, item, DIM) for item in picture.objects()])
+            arrays["bbox_truth"] = np.array(
+                [picture.box(item) for item in picture.objects()], np.float32
+            )
+            arrays["x_truth"] = np.stack(
+                [box_features(picture, item, DIM) for item in picture.objects()]
+            )
         np.savez(root / f"{flickr_number(picture)}.npz", **arrays)

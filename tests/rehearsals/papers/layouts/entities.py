@@ -20,15 +20,24 @@ def write_flickr30k_entities(pictures: Sequence[Picture], root: Path) -> None:
     for picture in pictures:
         number = flickr_number(picture)
         picture.save(root / "flickr30k-images" / f"{number}.jpg")
-        chains = {group: str(10 * picture.number + index) for index, group in enumerate(picture.scene.groups, start=1)}
+        chains = {
+            group: str(10 * picture.number + index)
+            for index, group in enumerate(picture.scene.groups, start=1)
+        }
         lines = []
         for sentence in picture.sentences:
             line = re.sub(r"([.,;])", r" \1", sentence.text)
             for phrase, group in sentence.phrases:
-                line = line.replace(phrase, f"[/EN#{chains[group]}/{group[0].appearance.shape} {phrase}]", 1)
+                line = line.replace(
+                    phrase, f"[/EN#{chains[group]}/{group[0].appearance.shape} {phrase}]", 1
+                )
             lines.append(line)
         (root / "Sentences" / f"{number}.txt").write_text("\n".join(lines) + "\n")
-        _write_boxes(picture, {chain: group for group, chain in chains.items()}, root / "Annotations" / f"{number}.xml")
+        _write_boxes(
+            picture,
+            {chain: group for group, chain in chains.items()},
+            root / "Annotations" / f"{number}.xml",
+        )
 
 
 def _write_boxes(picture: Picture, chains: dict, path: Path) -> None:
@@ -44,7 +53,9 @@ def _write_boxes(picture: Picture, chains: dict, path: Path) -> None:
             box = ElementTree.SubElement(entry, "bndbox")
             x0, y0, x1, y1 = (int(edge) for edge in picture.box(item))
             # Pixels count from 1, and the last one is inside.
-            for name, value in zip(("xmin", "ymin", "xmax", "ymax"), (x0 + 1, y0 + 1, x1, y1), strict=True):
+            for name, value in zip(
+                ("xmin", "ymin", "xmax", "ymax"), (x0 + 1, y0 + 1, x1, y1), strict=True
+            ):
                 ElementTree.SubElement(box, name).text = str(value)
     scene = ElementTree.SubElement(document, "object")
     ElementTree.SubElement(scene, "name").text = str(10 * picture.number)

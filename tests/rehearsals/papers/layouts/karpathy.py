@@ -19,7 +19,9 @@ def coco_id(picture: Picture) -> int:
 
 def coco_file(picture: Picture) -> tuple[str, str]:
     """Return folder and file name of a picture in COCO."""
-    subset = "train2014" if picture.split == "train" and picture.number % RESTVAL_EVERY else "val2014"
+    subset = (
+        "train2014" if picture.split == "train" and picture.number % RESTVAL_EVERY else "val2014"
+    )
     return subset, f"COCO_{subset}_{coco_id(picture):012d}.jpg"
 
 
@@ -53,15 +55,24 @@ def write_flickr30k(pictures: Sequence[Picture], root: Path) -> None:
 
 
 def _write(
-    pictures: Sequence[Picture], path: Path, dataset: str, describe: Callable[[Picture], dict[str, Any]]
+    pictures: Sequence[Picture],
+    path: Path,
+    dataset: str,
+    describe: Callable[[Picture], dict[str, Any]],
 ) -> None:
     images, sentid = [], 0
     for imgid, picture in enumerate(pictures):
         sentences = []
         for sentence in picture.sentences:
             tokens = re.findall(r"\w+", sentence.text.lower())
-            sentences.append({"tokens": tokens, "raw": sentence.text, "imgid": imgid, "sentid": sentid})
+            sentences.append(
+                {"tokens": tokens, "raw": sentence.text, "imgid": imgid, "sentid": sentid}
+            )
             sentid += 1
-        entry = {"imgid": imgid, "sentids": [sentence["sentid"] for sentence in sentences], "sentences": sentences}
+        entry = {
+            "imgid": imgid,
+            "sentids": [sentence["sentid"] for sentence in sentences],
+            "sentences": sentences,
+        }
         images.append(describe(picture) | entry)
     path.write_text(json.dumps({"images": images, "dataset": dataset}))

@@ -42,7 +42,9 @@ def write_mediaeval(pictures: Sequence[Picture], root: Path) -> None:
         lines = ["video,short-term_memorability,long-term_memorability"]
         for picture in (picture for picture in videos if (picture.split == "test") == test):
             picture.save(root / "frames" / f"video{picture.number}-1.jpg")
-            lines.append(f"video{picture.number}.webm,{memorability(picture):.6f},{memorability(picture):.6f}")
+            lines.append(
+                f"video{picture.number}.webm,{memorability(picture):.6f},{memorability(picture):.6f}"
+            )
         (root / f"ground-truth_{name}-set.csv").write_text("\n".join(lines) + "\n")
     write_lamem(of_lamem, root / "lamem")
 
@@ -55,7 +57,9 @@ def write_voc(pictures: Sequence[Picture], root: Path) -> None:
         numbers = [f"{picture.number:06d}" for picture in pictures if picture.split == split]
         (root / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(numbers) + "\n")
     lists = (root / "ImageSets" / "Main" / f"{split}.txt" for split in ("train", "val"))
-    (root / "ImageSets" / "Main" / "trainval.txt").write_text("".join(path.read_text() for path in lists))
+    (root / "ImageSets" / "Main" / "trainval.txt").write_text(
+        "".join(path.read_text() for path in lists)
+    )
     for picture in pictures:
         picture.save(root / "JPEGImages" / f"{picture.number:06d}.jpg")
         document = ElementTree.Element("annotation")
@@ -64,12 +68,16 @@ def write_voc(pictures: Sequence[Picture], root: Path) -> None:
             ElementTree.SubElement(size, name).text = str(value)
         for item in picture.objects():
             entry = ElementTree.SubElement(document, "object")
-            ElementTree.SubElement(entry, "name").text = CLASSES[SHAPES.index(item.appearance.shape)]
+            ElementTree.SubElement(entry, "name").text = CLASSES[
+                SHAPES.index(item.appearance.shape)
+            ]
             ElementTree.SubElement(entry, "difficult").text = "0"
             box = ElementTree.SubElement(entry, "bndbox")
             x0, y0, x1, y1 = (int(edge) for edge in picture.box(item))
             # Pixels count from 1, and the last one is inside.
-            for name, value in zip(("xmin", "ymin", "xmax", "ymax"), (x0 + 1, y0 + 1, x1, y1), strict=True):
+            for name, value in zip(
+                ("xmin", "ymin", "xmax", "ymax"), (x0 + 1, y0 + 1, x1, y1), strict=True
+            ):
                 ElementTree.SubElement(box, name).text = str(value)
         ElementTree.ElementTree(document).write(root / "Annotations" / f"{picture.number:06d}.xml")
 

@@ -21,7 +21,11 @@ def write_referit(pictures: Sequence[Picture], root: Path) -> None:
         for sentence in picture.sentences:
             for phrase, group in sentence.phrases:
                 if len(group) == 1:
-                    words = phrase.split(" ", 1)[1] if phrase.lower().startswith(("a ", "an ")) else phrase
+                    words = (
+                        phrase.split(" ", 1)[1]
+                        if phrase.lower().startswith(("a ", "an "))
+                        else phrase
+                    )
                     names.setdefault(picture.objects().index(group[0]), []).append(words)
         for index, item in enumerate(picture.objects()):
             region = f"{picture.number}_{index + 1}"

@@ -14,7 +14,9 @@ from bifocal.text.skip_thoughts import convert_skip_thoughts
 
 OTHERS = ("</s>", "New_York", "Gordo", "##")
 """Words of the file that no caption has."""
-LICENSE = "  1 This software and database is being provided to you, the LICENSEE, by Princeton University"
+LICENSE = (
+    "  1 This software and database is being provided to you, the LICENSEE, by Princeton University"
+)
 
 
 def write_word2vec(captions: Iterable[str], path: Path, dim: int = 300) -> None:
@@ -31,7 +33,11 @@ def write_word2vec(captions: Iterable[str], path: Path, dim: int = 300) -> None:
 def write_skip_thoughts(captions: Iterable[str], root: Path, dim: int = 64) -> None:
     """Write ``utable.npy``, a pickled object array, and ``dictionary.txt``, and convert them as a user does."""
     root.mkdir(parents=True, exist_ok=True)
-    words = ["<eos>", "UNK", *sorted({token for caption in captions for token in tokenize(caption)})]
+    words = [
+        "<eos>",
+        "UNK",
+        *sorted({token for caption in captions for token in tokenize(caption)}),
+    ]
     table = np.empty(len(words), object)
     table[:] = list(np.random.default_rng(0).standard_normal((len(words), dim)).astype("<f4"))
     np.save(root / "utable.npy", table, allow_pickle=True)
@@ -43,7 +49,11 @@ def write_wordnet(captions: Iterable[str], root: Path) -> None:
     """Write ``index.noun`` and ``noun.exc``: the words of the captions, words in -s and -es as plurals."""
     root.mkdir(parents=True, exist_ok=True)
     words = {token for caption in captions for token in tokenize(caption)}
-    nouns = {word for word in words if not any(word.removesuffix(end) in words - {word} for end in ("s", "es"))}
+    nouns = {
+        word
+        for word in words
+        if not any(word.removesuffix(end) in words - {word} for end in ("s", "es"))
+    }
     lines = [f"{noun} n 1 0 1 1 00001740" for noun in sorted(nouns)]
     (root / "index.noun").write_text("\n".join([LICENSE, *lines]) + "\n")
     (root / "noun.exc").write_text("men man\nleaves leaf\n")
@@ -56,7 +66,11 @@ def write_elmo(captions: Iterable[str], root: Path) -> None:
     """
     root.mkdir(parents=True, exist_ok=True)
     options = ElmoOptions(
-        symbol_dim=8, filters=((1, 16), (2, 16), (3, 32), (4, 32)), lstm_dim=64, projection_dim=32, layers=2
+        symbol_dim=8,
+        filters=((1, 16), (2, 16), (3, 32), (4, 32)),
+        lstm_dim=64,
+        projection_dim=32,
+        layers=2,
     )
     (root / "options.json").write_text(
         json.dumps(
@@ -93,7 +107,9 @@ def write_elmo(captions: Iterable[str], root: Path) -> None:
     with h5py.File(root / "elmo_2x64_32_weights.hdf5", "w") as file:
         file["char_embed"] = state["tokens.embedding.weight"]
         for index in range(len(options.filters)):
-            file[f"CNN/W_cnn_{index}"] = state[f"tokens.convolutions.{index}.weight"].transpose(2, 1, 0)[None]
+            file[f"CNN/W_cnn_{index}"] = state[f"tokens.convolutions.{index}.weight"].transpose(
+                2, 1, 0
+            )[None]
             file[f"CNN/b_cnn_{index}"] = state[f"tokens.convolutions.{index}.bias"]
         for index in range(options.highways):
             for name, key in (("transforms", "transform"), ("carries", "carry")):
@@ -105,7 +121,9 @@ def write_elmo(captions: Iterable[str], root: Path) -> None:
             for index in range(options.layers):
                 cell = f"RNN_{number}/RNN/MultiRNNCell/Cell{index}/LSTMCell"
                 name = f"{direction}.{index}"
-                both = np.concatenate([state[f"{name}.from_input"], state[f"{name}.from_output"]], axis=1)
+                both = np.concatenate(
+                    [state[f"{name}.from_input"], state[f"{name}.from_output"]], axis=1
+                )
                 bias = state[f"{name}.bias"].copy()
                 # The network's bias has the 1 that the published code adds to the forget gates.
                 bias[2 * options.lstm_dim : 3 * options.lstm_dim] -= 1.0

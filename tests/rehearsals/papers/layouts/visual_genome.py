@@ -37,8 +37,15 @@ def write_visual_genome(pictures: Sequence[Picture], root: Path) -> None:
             }
         )
         regions.append({"id": genome_id(picture), "regions": _regions(picture)})
-    splits = {name: [genome_id(picture) for picture in pictures if picture.split == name] for name in SPLITS}
-    for name, value in (("image_data", data), ("region_descriptions", regions), ("densecap_splits", splits)):
+    splits = {
+        name: [genome_id(picture) for picture in pictures if picture.split == name]
+        for name in SPLITS
+    }
+    for name, value in (
+        ("image_data", data),
+        ("region_descriptions", regions),
+        ("densecap_splits", splits),
+    ):
         (root / f"{name}.json").write_text(json.dumps(value))
     shared = [picture for picture in pictures if coco_file(picture)[0] == "val2014"]
     write_captions(shared, root / "captions_val2014.json")
@@ -52,7 +59,12 @@ def _regions(picture: Picture) -> list[dict[str, Any]]:
         for phrase, group in sentence.phrases:
             described.setdefault(phrase, picture.box(group[0]))
     # A box of the whole image would be hit by every point.
-    described[ON[picture.scene.background][0]] = (0.0, float(height - height // 4), float(width), float(height))
+    described[ON[picture.scene.background][0]] = (
+        0.0,
+        float(height - height // 4),
+        float(width),
+        float(height),
+    )
     return [
         {
             "region_id": 1000 * picture.number + number,

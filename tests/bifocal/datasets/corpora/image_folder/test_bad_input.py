@@ -27,7 +27,9 @@ INSIDE = (
 def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> None:
     """Names that mean a file of the folder find it; others are rejected, and nothing outside is read."""
     rows = [*ROWS[:6], *ROWS[8:]]
-    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, rows), f"{name},the third"]))
+    (root / "captions.csv").write_text(
+        "\n".join(["image,caption", *map(",".join, rows), f"{name},the third"])
+    )
     dataset, rejected = prepare(root, tmp_path)
     assert ("the third" in set(dataset.captions["text"])) == (name in INSIDE)
     broken = rejected[~rejected["intentional"]]
@@ -36,26 +38,43 @@ def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> Non
 
 BAD_TABLES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty: expected one row per caption"),
-    "latin-1": ("image,caption\n0.jpg,\xe9t\xe9\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8: .*cp1252"),
+    "latin-1": (
+        "image,caption\n0.jpg,\xe9t\xe9\n".encode("latin-1"),
+        "line 2: byte 0xe9 is not utf-8: .*cp1252",
+    ),
     "zero bytes": (b"image,caption\n0.jpg,a\0b\n", "line 2: a zero byte"),
     "no header": (b"0.jpg,a dog\n1.jpg,a cat\n", "no column is recognized as the image's"),
-    "unknown columns": (b"photo_id,words\n0.jpg,a\n", "it has 'photo_id', 'words'.* or set image_column"),
+    "unknown columns": (
+        b"photo_id,words\n0.jpg,a\n",
+        "it has 'photo_id', 'words'.* or set image_column",
+    ),
     "no caption column": (b"image,words\n0.jpg,a\n", "no column is recognized as the caption's"),
     "one column": (b"image\n0.jpg\n", "no column is recognized as the caption's"),
-    "twice the same column": (b"image,caption,image\n0.jpg,a,b\n", "two columns are called 'image'"),
+    "twice the same column": (
+        b"image,caption,image\n0.jpg,a,b\n",
+        "two columns are called 'image'",
+    ),
     "open quote": (
         b'image,caption\n2.jpg,c\n0.jpg,"a dog\n1.jpg,b\n3.jpg,d\n',
         "line 3: a quote opens here, and none closes it: put quotes around a whole field",
     ),
     "quote inside": (b'image,caption\n0.jpg,"a" dog\n', "line 2.*put quotes around a whole field"),
-    "only a header": (b"image,caption\n", r"no caption of .* can be used\. The table of captions has no rows"),
+    "only a header": (
+        b"image,caption\n",
+        r"no caption of .* can be used\. The table of captions has no rows",
+    ),
     "all images missing": (b"image,caption\nx.jpg,a\n", "are rejected, together"),
-    "all captions empty": (b"image,caption\n0.jpg,\n1.jpg, \n", "caption is empty: expected a caption"),
+    "all captions empty": (
+        b"image,caption\n0.jpg,\n1.jpg, \n",
+        "caption is empty: expected a caption",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BAD_TABLES)
-def test_a_table_that_cannot_be_used_is_one_clear_error(name: str, root: Path, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_used_is_one_clear_error(
+    name: str, root: Path, tmp_path: Path
+) -> None:
     content, message = BAD_TABLES[name]
     (root / "captions.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message):
@@ -64,7 +83,9 @@ def test_a_table_that_cannot_be_used_is_one_clear_error(name: str, root: Path, t
 
 def test_two_images_of_a_spelling_are_not_guessed(root: Path, tmp_path: Path) -> None:
     (root / "3.png").write_bytes((root / "3.jpg").read_bytes())
-    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, ROWS), "3,which one"]))
+    (root / "captions.csv").write_text(
+        "\n".join(["image,caption", *map(",".join, ROWS), "3,which one"])
+    )
     dataset, rejected = prepare(root, tmp_path)
     assert "which one" not in set(dataset.captions["text"])
     assert "3" in set(rejected["entry"])
@@ -98,7 +119,9 @@ BAD_ROWS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_a_row_that_cannot_be_used_is_listed_with_its_reason(name: str, root: Path, tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_used_is_listed_with_its_reason(
+    name: str, root: Path, tmp_path: Path
+) -> None:
     row, reason = BAD_ROWS[name]
     (root / "sub").mkdir()
     (tmp_path / "secret.jpg").write_bytes(picture(1))
@@ -115,7 +138,9 @@ def test_a_row_that_cannot_be_used_is_listed_with_its_reason(name: str, root: Pa
     assert rejected["reason"].str.contains(reason, regex=False).any()
 
 
-BOXES = '{"image": "0.jpg", "text": "a", "split": "train", "phrases": [{"phrase": "b", "boxes": [%s]}]}'
+BOXES = (
+    '{"image": "0.jpg", "text": "a", "split": "train", "phrases": [{"phrase": "b", "boxes": [%s]}]}'
+)
 BAD_JSON_LINES: dict[str, tuple[str, str]] = {
     "broken": ('{"image": "0.jpg", "text": ', "not JSON"),
     "a list": ('["0.jpg", "a"]', "a JSON list, expected an object"),
@@ -133,7 +158,9 @@ BAD_JSON_LINES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_JSON_LINES)
-def test_a_json_line_that_cannot_be_used_is_listed_with_its_reason(name: str, root: Path, tmp_path: Path) -> None:
+def test_a_json_line_that_cannot_be_used_is_listed_with_its_reason(
+    name: str, root: Path, tmp_path: Path
+) -> None:
     line, reason = BAD_JSON_LINES[name]
     rows = [json.dumps({"image": image, "text": text, "split": "train"}) for image, text in ROWS]
     (root / "captions.jsonl").write_text("\n".join([*rows, line]))
@@ -144,7 +171,10 @@ def test_a_json_line_that_cannot_be_used_is_listed_with_its_reason(name: str, ro
 
 def test_boxes_outside_the_image_are_listed(root: Path, tmp_path: Path) -> None:
     phrases = [{"phrase": "far away", "boxes": [[100, 100, 120, 120]]}]
-    rows = [{"image": image, "text": text, "phrases": phrases if image == "0.jpg" else []} for image, text in ROWS]
+    rows = [
+        {"image": image, "text": text, "phrases": phrases if image == "0.jpg" else []}
+        for image, text in ROWS
+    ]
     (root / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     _, rejected = prepare(root, tmp_path)
     assert set(rejected["reason"]) == {"no box has an area inside the image"}
@@ -153,7 +183,10 @@ def test_boxes_outside_the_image_are_listed(root: Path, tmp_path: Path) -> None:
 WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"captions": "words.csv"}, "captions is 'words.csv', but .* is not a file"),
     ({"captions": "0.jpg"}, "expected a name that ends in"),
-    ({"caption_column": "words"}, r"no column 'words' \(caption_column\); it has 'image', 'caption'"),
+    (
+        {"caption_column": "words"},
+        r"no column 'words' \(caption_column\); it has 'image', 'caption'",
+    ),
     ({"group_column": "who"}, r"no column 'who' \(group_column\)"),
     ({"caption_column": "image"}, "no column is recognized as the image's"),
     ({"val": 0.6, "test": 0.4}, "sum is less than 1"),
@@ -162,7 +195,9 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG_ARGUMENTS)
-def test_wrong_arguments_are_explained(arguments: dict[str, Any], message: str, root: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_explained(
+    arguments: dict[str, Any], message: str, root: Path, tmp_path: Path
+) -> None:
     write_csv(root / "captions.csv")
     with pytest.raises(ValueError, match=message):
         prepare(root, tmp_path, **arguments)
@@ -171,7 +206,9 @@ def test_wrong_arguments_are_explained(arguments: dict[str, Any], message: str, 
 def test_two_tables_are_an_error(root: Path, tmp_path: Path) -> None:
     write_csv(root / "captions.csv")
     write_jsonl(root / "metadata.jsonl")
-    with pytest.raises(ValueError, match=r"several tables, captions\.csv, metadata\.jsonl: set captions"):
+    with pytest.raises(
+        ValueError, match=r"several tables, captions\.csv, metadata\.jsonl: set captions"
+    ):
         prepare(root, tmp_path)
 
 
@@ -187,7 +224,8 @@ def test_a_text_without_its_image_is_listed(root: Path, tmp_path: Path) -> None:
 
 def test_a_caption_never_takes_in_the_row_of_another_image(root: Path, tmp_path: Path) -> None:
     rows = [
-        f"{number}.jpg,{chr(34) if number == 3 else ''}a star{chr(34) if number == 6 else ''}" for number in range(10)
+        f"{number}.jpg,{chr(34) if number == 3 else ''}a star{chr(34) if number == 6 else ''}"
+        for number in range(10)
     ]
     (root / "captions.csv").write_text("\n".join(["image,caption", *rows]) + "\n")
     dataset, rejected = prepare(root, tmp_path)
@@ -196,8 +234,13 @@ def test_a_caption_never_takes_in_the_row_of_another_image(root: Path, tmp_path:
     assert "takes in the row of 4.jpg" in reasons["captions.csv, line 5"]
 
 
-def test_a_folder_without_captions_names_files_that_are_not_read(root: Path, tmp_path: Path) -> None:
+def test_a_folder_without_captions_names_files_that_are_not_read(
+    root: Path, tmp_path: Path
+) -> None:
     for name in ("captions.json", "metadata.json1", "0.jpg.txt"):
         (root / name).write_text("[]")
-    with pytest.raises(ValueError, match=r"not read: 0\.jpg\.txt, captions\.json, metadata\.json1 and others, 3 files"):
+    with pytest.raises(
+        ValueError,
+        match=r"not read: 0\.jpg\.txt, captions\.json, metadata\.json1 and others, 3 files",
+    ):
         prepare(root, tmp_path)

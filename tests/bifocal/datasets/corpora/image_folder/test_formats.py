@@ -25,7 +25,9 @@ FORMATS: dict[str, Callable[[Path], None]] = {
     "csv": lambda root: write_csv(root / "captions.csv"),
     "semicolons": lambda root: write_csv(root / "captions.csv", delimiter=";"),
     "tsv": lambda root: write_csv(root / "captions.tsv", delimiter="\t"),
-    "Excel's first line": lambda root: write_csv(root / "captions.csv", "sep=,\nimage,caption", ";"),
+    "Excel's first line": lambda root: write_csv(
+        root / "captions.csv", "sep=,\nimage,caption", ";"
+    ),
     "spelled": lambda root: write_csv(root / "captions.csv", "File Name,Description"),
     "bom": lambda root: (root / "captions.csv").write_text(
         "\n".join(["image,caption", *map(",".join, ROWS)]), encoding="utf-8-sig"
@@ -36,17 +38,23 @@ FORMATS: dict[str, Callable[[Path], None]] = {
     "crlf": lambda root: (root / "captions.csv").write_bytes(
         "\r\n".join(["image,caption", *map(",".join, ROWS)]).encode()
     ),
-    "cr": lambda root: (root / "captions.csv").write_bytes("\r".join(["image,caption", *map(",".join, ROWS)]).encode()),
+    "cr": lambda root: (root / "captions.csv").write_bytes(
+        "\r".join(["image,caption", *map(",".join, ROWS)]).encode()
+    ),
     "huggingface": lambda root: write_jsonl(root / "metadata.jsonl"),
     "lists": lambda root: write_list_jsonl(root / "captions.jsonl"),
-    "parquet": lambda root: pd.DataFrame(ROWS, columns=["image", "text"]).to_parquet(root / "captions.parquet"),
+    "parquet": lambda root: pd.DataFrame(ROWS, columns=["image", "text"]).to_parquet(
+        root / "captions.parquet"
+    ),
     "sidecars": write_sidecars,
     "webdataset": write_shards,
 }
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_all_captions_of_all_images(name: str, root: Path, tmp_path: Path) -> None:
+def test_every_format_gives_all_captions_of_all_images(
+    name: str, root: Path, tmp_path: Path
+) -> None:
     FORMATS[name](root)
     dataset, rejected = prepare(root, tmp_path)
     assert rejected.empty
@@ -70,13 +78,21 @@ def test_a_zip_file_is_a_root(root: Path, tmp_path: Path) -> None:
 
 
 def test_metadata_is_kept_with_its_types(root: Path, tmp_path: Path) -> None:
-    lines = ["image,caption,year,city", *(f"{number}.jpg,a text,{1990 + number},Rome" for number in range(10))]
+    lines = [
+        "image,caption,year,city",
+        *(f"{number}.jpg,a text,{1990 + number},Rome" for number in range(10)),
+    ]
     (root / "captions.csv").write_text("\n".join(lines))
     dataset, _ = prepare(root, tmp_path)
     assert dataset.metadata["meta.city"].tolist() == ["Rome"] * 10
-    assert dataset.split("val").metadata["image_id"].tolist() == dataset.split("val").images["image_id"].tolist()
+    assert (
+        dataset.split("val").metadata["image_id"].tolist()
+        == dataset.split("val").images["image_id"].tolist()
+    )
     jsonl = "\n".join(
-        json.dumps({"image": f"{number}.jpg", "text": "a", "n": number, "mixed": [1, "a"][number % 2]})
+        json.dumps(
+            {"image": f"{number}.jpg", "text": "a", "n": number, "mixed": [1, "a"][number % 2]}
+        )
         for number in range(10)
     )
     (root / "captions.csv").unlink()
@@ -101,11 +117,17 @@ def test_groups_and_near_duplicates_stay_together(root: Path, tmp_path: Path) ->
     """0 and 1 look the same; 2 to 5 are of one photographer."""
     with Image.open(root / "0.jpg") as image:
         image.save(root / "1.jpg", quality=60)
-    lines = ["image,caption,who", *(f"{number}.jpg,text,{'A' if 2 <= number <= 5 else number}" for number in range(10))]
+    lines = [
+        "image,caption,who",
+        *(f"{number}.jpg,text,{'A' if 2 <= number <= 5 else number}" for number in range(10)),
+    ]
     (root / "captions.csv").write_text("\n".join(lines))
     for seed in range(12):
         arguments = {"group_column": "who", "val": 0.4, "test": 0.2, "seed": seed}
-        splits = {image.image_id: image.split for image in ImageFolder(root, **arguments).read(tmp_path).images}
+        splits = {
+            image.image_id: image.split
+            for image in ImageFolder(root, **arguments).read(tmp_path).images
+        }
         assert splits["0.jpg"] == splits["1.jpg"]
         assert len({splits[f"{number}.jpg"] for number in range(2, 6)}) == 1
         counts = pd.Series(splits).value_counts()
@@ -129,5 +151,10 @@ def test_images_without_captions_are_kept_on_request(root: Path, tmp_path: Path)
     assert "uncaptioned: true keeps it" in rejected["reason"][0]
     dataset, rejected = prepare(root, tmp_path, val=0.2, test=0.2, uncaptioned=True)
     assert rejected.empty
-    assert dataset.split("uncaptioned").images["image_id"].tolist() == ["6.jpg", "7.jpg", "8.jpg", "9.jpg"]
+    assert dataset.split("uncaptioned").images["image_id"].tolist() == [
+        "6.jpg",
+        "7.jpg",
+        "8.jpg",
+        "9.jpg",
+    ]
     assert set(dataset.split("train").images["image_id"]) < {f"{number}.jpg" for number in range(6)}

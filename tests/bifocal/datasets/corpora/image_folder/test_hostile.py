@@ -25,7 +25,9 @@ def test_links_out_of_the_folder_are_listed_and_not_read(root: Path, tmp_path: P
     (root / "folder").symlink_to(outside)
     (root / "inside.jpg").symlink_to("1.jpg")
     named = ["linked.jpg,a", "folder/secret.jpg,b", "../outside/secret.jpg,c", "inside.jpg,d"]
-    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, ROWS), *named, ""]))
+    (root / "captions.csv").write_text(
+        "\n".join(["image,caption", *map(",".join, ROWS), *named, ""])
+    )
     dataset, rejected = prepare(root, tmp_path)
     assert "secret" not in "".join(dataset.images["path"])
     assert {"linked.jpg", "0.txt", "folder"} <= set(rejected["entry"])
@@ -39,14 +41,20 @@ def test_links_out_of_the_folder_are_listed_and_not_read(root: Path, tmp_path: P
     assert captions["0.jpg"] == "from JSON"
     source = files_source(root, tmp_path / "collection")
     assert [entry.entry for entry in folder.rejected()] == ["0.txt", "folder", "linked.jpg"]
-    assert not any("linked" in str(entry.image) or "secret" in str(entry.image) for entry in source.entries)
+    assert not any(
+        "linked" in str(entry.image) or "secret" in str(entry.image) for entry in source.entries
+    )
     assert {name for name, _ in source.rejected} >= {"0.txt", "folder", "linked.jpg"}
 
 
 def test_tables_above_the_limits_are_not_read(tmp_path: Path) -> None:
-    rows = pa.table({"image": pa.DictionaryArray.from_arrays(np.zeros(6_000_000, np.int8), ["0.jpg"])})
+    rows = pa.table(
+        {"image": pa.DictionaryArray.from_arrays(np.zeros(6_000_000, np.int8), ["0.jpg"])}
+    )
     pq.write_table(rows, tmp_path / "captions.parquet")
-    with pytest.raises(ValueError, match=r"6,000,000 rows, more than 2,048 MiB or 5,000,000 rows: split it"):
+    with pytest.raises(
+        ValueError, match=r"6,000,000 rows, more than 2,048 MiB or 5,000,000 rows: split it"
+    ):
         read_caption_table(tmp_path / "captions.parquet")
     with (tmp_path / "captions.csv").open("wb") as file:
         file.truncate(3 * 2**30)  # sparse
@@ -54,13 +62,20 @@ def test_tables_above_the_limits_are_not_read(tmp_path: Path) -> None:
         read_caption_table(tmp_path / "captions.csv")
 
 
-def test_wide_tables_and_values_that_repeat_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_tables_and_values_that_repeat_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bifocal.datasets.formats.caption_table.MAX_DECODED", 2**27)
     path = tmp_path / "captions.csv"
     path.write_text(",".join(f"column {number}" for number in range(100_000)) + "\n")
-    with pytest.raises(ValueError, match=r"captions.csv has 100,000 columns, at most 1,000 are read"):
+    with pytest.raises(
+        ValueError, match=r"captions.csv has 100,000 columns, at most 1,000 are read"
+    ):
         read_caption_table(path)
-    lines = [json.dumps({"image": "0.jpg"} | {f"{row} {number}": 1 for number in range(400)}) for row in range(9)]
+    lines = [
+        json.dumps({"image": "0.jpg"} | {f"{row} {number}": 1 for number in range(400)})
+        for row in range(9)
+    ]
     (tmp_path / "captions.jsonl").write_text("\n".join(lines))
     table = read_caption_table(tmp_path / "captions.jsonl")
     assert (len(table.rows), len(table.columns), len(table.rejected)) == (2, 801, 7)
@@ -68,5 +83,7 @@ def test_wide_tables_and_values_that_repeat_are_not_read(tmp_path: Path, monkeyp
     lists = pa.ListArray.from_arrays([0, 1_000_000], dictionary)
     for column in (dictionary, lists):
         pq.write_table(pa.table({"caption": column}), tmp_path / "captions.parquet")
-        with pytest.raises(ValueError, match=r"captions.parquet has values of more than 128 MiB: split it"):
+        with pytest.raises(
+            ValueError, match=r"captions.parquet has values of more than 128 MiB: split it"
+        ):
             read_caption_table(tmp_path / "captions.parquet")

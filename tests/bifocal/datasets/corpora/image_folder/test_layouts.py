@@ -27,7 +27,9 @@ def indexed(folder: Path) -> Source:
 def test_flickr8k_of_kaggle(tmp_path: Path) -> None:
     folder, names = tmp_path / "flickr8k", [f"{number}_a.jpg" for number in range(10)]
     write_images(folder / "Images", names)
-    rows = [f"{name},A dog in picture {number} ." for number, name in enumerate(names) for _ in range(5)]
+    rows = [
+        f"{name},A dog in picture {number} ." for number, name in enumerate(names) for _ in range(5)
+    ]
     (folder / "captions.txt").write_text("\n".join(["image,caption", *rows]))
     dataset, rejected = prepare(folder, tmp_path)
     assert (len(dataset.images), len(dataset.captions), len(rejected)) == (10, 50, 0)
@@ -37,13 +39,19 @@ def test_flickr8k_of_kaggle(tmp_path: Path) -> None:
 def test_flickr30k_of_kaggle(tmp_path: Path) -> None:
     folder, names = tmp_path / "flickr30k", [f"{number}.jpg" for number in range(10)]
     write_images(folder / "flickr30k_images", names)
-    rows = [f"{name}| {k}| A dog in picture {number} ." for number, name in enumerate(names) for k in range(5)]
+    rows = [
+        f"{name}| {k}| A dog in picture {number} ."
+        for number, name in enumerate(names)
+        for k in range(5)
+    ]
     rows[7] = "1.jpg| 2   A dog without a bar ."  # one row is published so
     (folder / "results.csv").write_text("\n".join(["image_name| comment_number| comment", *rows]))
     dataset, rejected = prepare(folder, tmp_path)
     assert (len(dataset.images), len(dataset.captions)) == (10, 49)
     assert rejected["entry"].tolist() == ["results.csv, line 9"]
-    assert [text.strip() for text in indexed(folder).captions["flickr30k_images/2.jpg"]] == ["A dog in picture 2 ."] * 5
+    assert [text.strip() for text in indexed(folder).captions["flickr30k_images/2.jpg"]] == [
+        "A dog in picture 2 ."
+    ] * 5
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
@@ -55,7 +63,8 @@ def test_imagefolder_of_hugging_face_with_splits(tmp_path: Path, suffix: str) ->
             (folder / split).mkdir(parents=True, exist_ok=True)
             (folder / split / name).write_bytes(picture(100 * len(split) + number))
         rows = [
-            {"file_name": name, "text": f"{split} picture {name}", "code": number} for number, name in enumerate(names)
+            {"file_name": name, "text": f"{split} picture {name}", "code": number}
+            for number, name in enumerate(names)
         ]
         lines = [json.dumps(row) for row in rows]
         if suffix == "csv":
@@ -69,7 +78,9 @@ def test_imagefolder_of_hugging_face_with_splits(tmp_path: Path, suffix: str) ->
     source = indexed(folder)
     assert source.captions["validation/0.jpg"] == ["validation picture 0.jpg"]
     assert source.metadata is not None
-    values = {row["item_id"]: (row["meta.split"], row["meta.code"]) for row in source.metadata.to_pylist()}
+    values = {
+        row["item_id"]: (row["meta.split"], row["meta.code"]) for row in source.metadata.to_pylist()
+    }
     assert values["test/1.jpg"] == ("test", 1)
 
 
@@ -77,12 +88,17 @@ def test_imagefolder_of_hugging_face_with_splits(tmp_path: Path, suffix: str) ->
     ("content", "reason"),
     [
         (b"SourceFile,Make\n./0.jpg,Canon\n", "no column is recognized as the image's"),
-        ("image,caption\n0.jpg,\u201cquoted\u201d\n".encode("cp1252"), "cp1252 for a table of Windows"),
+        (
+            "image,caption\n0.jpg,\u201cquoted\u201d\n".encode("cp1252"),
+            "cp1252 for a table of Windows",
+        ),
         (b'image,caption\n0.jpg,"open\n', "line 2: a quote opens here"),
         (b"", "is empty"),
     ],
 )
-def test_a_table_of_another_program_does_not_stop_an_index(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_table_of_another_program_does_not_stop_an_index(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
     write_images(tmp_path / "photos", ["0.jpg", "1.jpg"])
     (tmp_path / "photos" / "metadata.csv").write_bytes(content)
     (tmp_path / "photos" / "1.txt").write_text("a star")
@@ -99,7 +115,10 @@ def test_rows_that_name_no_image_are_one_line_of_an_index(tmp_path: Path) -> Non
     lines = ["image,caption", "000000.jpg,a", *(f"{number},a" for number in range(1, 4))]
     (tmp_path / "photos" / "captions.csv").write_text("\n".join(lines))
     assert list(indexed(tmp_path / "photos").rejected) == [
-        ("captions.csv", "3 of 4 rows name no image of the folder, such as captions.csv, line 3: '1'")
+        (
+            "captions.csv",
+            "3 of 4 rows name no image of the folder, such as captions.csv, line 3: '1'",
+        )
     ]
 
 
@@ -119,7 +138,11 @@ def test_names_find_an_image_by_their_last_parts(images: list[str], name: str, f
 
 
 @given(
-    st.lists(st.sampled_from(["caf\u00e9.jpg", "cafe\u0301.jpg", "CAF\u00c9.jpg", "b.jpg"]), unique=True, min_size=1)
+    st.lists(
+        st.sampled_from(["caf\u00e9.jpg", "cafe\u0301.jpg", "CAF\u00c9.jpg", "b.jpg"]),
+        unique=True,
+        min_size=1,
+    )
 )
 def test_the_exact_name_wins(images: list[str]) -> None:
     folder = Folder(Path("/photos"), images, [])

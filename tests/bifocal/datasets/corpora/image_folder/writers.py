@@ -22,16 +22,29 @@ def picture(number: int) -> bytes:
     return buffer.getvalue()
 
 
-def prepare(root: Path, tmp_path: Path, allowed: float = 1.0, **arguments: Any) -> tuple[Dataset, pd.DataFrame]:
+def prepare(
+    root: Path, tmp_path: Path, allowed: float = 1.0, **arguments: Any
+) -> tuple[Dataset, pd.DataFrame]:
     """Write the dataset as the stage does; return it with its rejected entries."""
     out = tmp_path / "dataset"
     out.mkdir(exist_ok=True)
     corpus = ImageFolder(root, **arguments).read(out / "images")
-    write_dataset(out, "ImageFolder", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=allowed)
+    write_dataset(
+        out,
+        "ImageFolder",
+        corpus,
+        copy_images=True,
+        max_pixels=10**6,
+        max_rejected_fraction=allowed,
+    )
     return read_dataset(out), pd.read_parquet(out / "rejected.parquet")
 
 
-ROWS = [(f"{number}.jpg", f"caption {word} of {number}") for number in range(10) for word in ("one", "two")]
+ROWS = [
+    (f"{number}.jpg", f"caption {word} of {number}")
+    for number in range(10)
+    for word in ("one", "two")
+]
 
 
 def write_csv(path: Path, header: str = "image,caption", delimiter: str = ",") -> None:
@@ -40,19 +53,27 @@ def write_csv(path: Path, header: str = "image,caption", delimiter: str = ",") -
 
 
 def write_jsonl(path: Path) -> None:
-    path.write_text("\n".join(json.dumps({"file_name": image, "text": text, "city": "Rome"}) for image, text in ROWS))
+    path.write_text(
+        "\n".join(
+            json.dumps({"file_name": image, "text": text, "city": "Rome"}) for image, text in ROWS
+        )
+    )
 
 
 def write_list_jsonl(path: Path) -> None:
     texts: dict[str, list[str]] = {}
     for image, text in ROWS:
         texts.setdefault(image, []).append(text)
-    path.write_text("\n".join(json.dumps({"image": image, "captions": text}) for image, text in texts.items()))
+    path.write_text(
+        "\n".join(json.dumps({"image": image, "captions": text}) for image, text in texts.items())
+    )
 
 
 def write_sidecars(root: Path) -> None:
     for number in range(10):
-        (root / f"{number}.txt").write_text("".join(f"{text}\n" for image, text in ROWS if image == f"{number}.jpg"))
+        (root / f"{number}.txt").write_text(
+            "".join(f"{text}\n" for image, text in ROWS if image == f"{number}.jpg")
+        )
 
 
 def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -69,5 +90,9 @@ def write_shards(root: Path) -> None:
                 lines = [text for image, text in ROWS if image == f"{number}.jpg"]
                 add(tar, f"{number:09}.jpg", picture(number))
                 add(tar, f"{number:09}.txt", "\n".join(lines).encode())
-                add(tar, f"{number:09}.json", json.dumps({"caption": lines[0], "url": f"http://x/{number}"}).encode())
+                add(
+                    tar,
+                    f"{number:09}.json",
+                    json.dumps({"caption": lines[0], "url": f"http://x/{number}"}).encode(),
+                )
                 (root / f"{number}.jpg").unlink()
